@@ -1,0 +1,110 @@
+//! How long does it take?
+
+use std::fs;
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::input::InputArguments;
+use crate::output::{count, show, show_json};
+
+/// Measure how long something takes on this machine.
+#[derive(Subcommand, Debug)]
+pub(crate) enum BenchCommand {
+    Load(LoadArguments),
+}
+
+/// From file to finished graph: read, parsed, interned, deduplicated and indexed.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  fullrank bench load FB15k-237 --repeats 5 --json")]
+pub(crate) struct LoadArguments {
+    #[command(flatten)]
+    input: InputArguments,
+
+    /// Load this often and report the median
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    repeats: u16,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(command: &BenchCommand) -> anyhow::Result<()> {
+    match command {
+        BenchCommand::Load(arguments) => load(arguments),
+    }
+}
+
+#[derive(Serialize)]
+struct LoadTiming {
+    triples: usize,
+    entities: usize,
+    threads: usize,
+    repeats: u16,
+    /// Median over the repeats, for all triples of the files.
+    seconds: f64,
+    triples_per_second: f64,
+    /// The most memory that was ever resident; null where the system does not tell.
+    peak_mb: Option<f64>,
+    /// What the finished graph keeps resident, names included.
+    graph_mb: Option<f64>,
+    /// The bytes of all names.
+    names_mb: f64,
+}
+
+fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
+    let mut seconds = vec![];
+    let before = resident_mb("VmRSS");
+    let mut last = None;
+    for _ in 0..arguments.repeats {
+        drop(last.take());
+        let start = Instant::now();
+        let loaded = arguments.input.load()?;
+        seconds.push(start.elapsed().as_secs_f64());
+        last = Some(loaded);
+    }
+    let loaded = last.expect("there is at least one repeat");
+    seconds.sort_by(f64::total_cmp);
+    let seconds = seconds[seconds.len() / 2];
+    let triples: usize = loaded.files.iter().map(|file| file.triples).sum();
+    let graph = &loaded.graph;
+    let names = graph.entities().iter().chain(graph.relations().iter());
+    let timing = LoadTiming {
+        triples,
+        entities: graph.entities().len(),
+        threads: rayon::current_num_threads(),
+        repeats: arguments.repeats,
+        seconds,
+        triples_per_second: triples as f64 / seconds,
+        peak_mb: resident_mb("VmHWM"),
+        graph_mb: resident_mb("VmRSS").zip(before).map(|(after, before)| after - before),
+        names_mb: names.map(str::len).sum::<usize>() as f64 / MB,
+    };
+    if arguments.json {
+        return show_json(&timing);
+    }
+    let LoadTiming { entities, threads, repeats, .. } = timing;
+    let megabytes = |mb: Option<f64>| mb.map_or("?".to_owned(), |mb| format!("{mb:.0} MB"));
+    show(&format!(
+        "{} triples and {} entities in {seconds:.3} s (median of {repeats}, {threads} threads): \
+         {} triples per second\n{} at the peak, {} when done\n",
+        count(triples),
+        count(entities),
+        count(timing.triples_per_second as usize),
+        megabytes(timing.peak_mb),
+        megabytes(timing.graph_mb),
+    ))?;
+    Ok(())
+}
+
+const MB: f64 = 1024.0 * 1024.0;
+
+/// A line of Linux's account of this process, in megabytes.
+fn resident_mb(line: &str) -> Option<f64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;
+    let kilobytes: f64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes / 1024.0)
+}

@@ -1,0 +1,379 @@
+//! What kind of graph is this, and how large must the dimension be for it?
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use clap::{Args, ValueEnum};
+use fullrank_graph::bounds::Bounds;
+use fullrank_graph::load::{self, Loaded};
+use fullrank_graph::statistics::{
+    self, Degrees, Leakage, Likeness, NEARLY, RelationClass, RelationProfile, Unseen,
+};
+use fullrank_graph::{Graph, Split};
+use serde::Serialize;
+
+use crate::input::{InputArguments, say_notes};
+use crate::output::{count, percent, show, show_json, table};
+
+/// Show counts, degrees, relation classes, test leakage and dimension bounds of a graph
+///
+/// A query is a subject and a relation, its degree the number of its answers in all splits.
+/// With inverse relations, every triple is also asked backwards.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fullrank inspect FB15k-237
+  fullrank inspect hetionet.tsv.zst --split pykeen:42 --json
+  fullrank inspect drugs.csv --columns drug,effect,disease
+  zcat dump.nt.gz | fullrank inspect - --format ntriples")]
+pub(crate) struct InspectArguments {
+    #[command(flatten)]
+    input: InputArguments,
+
+    /// How much to compute
+    #[arg(long, value_enum, default_value_t = Effort::Low)]
+    effort: Effort,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Effort {
+    /// Counts, degrees and the bounds that follow from them, in seconds
+    Low,
+}
+
+pub(crate) fn run(arguments: &InspectArguments) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let loaded = arguments.input.load()?;
+    say_notes(&loaded);
+    let candidates = candidates(arguments, &loaded.graph)?;
+    let Effort::Low = arguments.effort;
+    let report = Report::of(&loaded, candidates, start);
+    if arguments.json { show_json(&report) } else { Ok(show(&report.to_text())?) }
+}
+
+/// What is shown. The names are those of the JSON document.
+#[derive(Serialize)]
+struct Report {
+    data: Vec<String>,
+    entities: usize,
+    relations: usize,
+    triples: usize,
+    splits: Splits,
+    duplicates_dropped: Splits,
+    in_two_splits: Overlaps,
+    literals_skipped: usize,
+    split_by: Option<String>,
+    candidates: Candidates,
+    degree: Directions,
+    relation_classes: Vec<ClassRow>,
+    unseen: Unseen,
+    leakage: LeakageReport,
+    bounds: Bounds,
+    bounds_forward: Bounds,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Splits {
+    train: usize,
+    valid: usize,
+    test: usize,
+}
+
+impl From<[usize; 3]> for Splits {
+    fn from([train, valid, test]: [usize; 3]) -> Self {
+        Self { train, valid, test }
+    }
+}
+
+#[derive(Serialize)]
+struct Overlaps {
+    train_valid: usize,
+    train_test: usize,
+    valid_test: usize,
+}
+
+/// The number of given negatives on each side of a triple, where there are any.
+#[derive(Serialize, Default)]
+struct Candidates {
+    valid: Option<usize>,
+    test: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Directions {
+    forward: Degrees,
+    both: Degrees,
+}
+
+#[derive(Serialize)]
+struct ClassRow {
+    class: RelationClass,
+    relations: usize,
+    triples: usize,
+    test_triples: usize,
+}
+
+#[derive(Serialize)]
+struct LeakageReport {
+    /// Both shares of a pair reach this.
+    threshold: f64,
+    /// Test triples that at least one pair gives away.
+    test_triples: usize,
+    test_share: f64,
+    pairs: Vec<TwinsRow>,
+}
+
+#[derive(Serialize)]
+struct TwinsRow {
+    likeness: Likeness,
+    relation: String,
+    other: String,
+    share: f64,
+    share_of_other: f64,
+    test_triples: usize,
+    given_away: usize,
+}
+
+/// Negatives that lie beside the splits of a folder.
+fn candidates(arguments: &InspectArguments, graph: &Graph) -> anyhow::Result<Candidates> {
+    let folder = &arguments.input.data;
+    if !folder.is_dir() {
+        return Ok(Candidates::default());
+    }
+    let width = |split| -> anyhow::Result<Option<usize>> {
+        let candidates = load::load_candidates(folder, graph, split)?;
+        Ok(candidates.map(|candidates| candidates.subjects.width))
+    };
+    Ok(Candidates { valid: width(Split::Valid)?, test: width(Split::Test)? })
+}
+
+impl Report {
+    fn of(loaded: &Loaded, candidates: Candidates, start: Instant) -> Self {
+        let graph = &loaded.graph;
+        let repeats = graph.repeats();
+        let degree = Directions {
+            forward: statistics::forward_degrees(graph),
+            both: statistics::both_degrees(graph),
+        };
+        let n_entities = graph.entities().len();
+        let relation_classes = class_rows(graph, &statistics::relation_profiles(graph));
+        Self {
+            data: loaded.files.iter().map(|file| file.path.display().to_string()).collect(),
+            entities: n_entities,
+            relations: graph.relations().len(),
+            triples: graph.n_triples(),
+            splits: Split::ALL.map(|split| graph.triples(split).len()).into(),
+            duplicates_dropped: repeats.within.into(),
+            in_two_splits: Overlaps {
+                train_valid: repeats.train_valid,
+                train_test: repeats.train_test,
+                valid_test: repeats.valid_test,
+            },
+            literals_skipped: loaded.files.iter().map(|file| file.literals_skipped).sum(),
+            split_by: loaded.cut.map(|cut| cut.splitter.to_string()),
+            candidates,
+            relation_classes,
+            unseen: statistics::unseen(graph),
+            leakage: LeakageReport::of(graph, statistics::leakage(graph)),
+            bounds: Bounds::from_counts(n_entities, &degree.both),
+            bounds_forward: Bounds::from_counts(n_entities, &degree.forward),
+            degree,
+            seconds: start.elapsed().as_secs_f64(),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = String::new();
+        let mut part = |title: &str, body: String| {
+            let _ = writeln!(text, "{title}\n{body}");
+        };
+        part("Graph", self.counts_text());
+        part("Answers per query", degrees_text(&self.degree));
+        part("Queries by number of answers", histogram_text(&self.degree));
+        part(
+            "Relations by class (1.5 objects per subject or subjects per object are many)",
+            classes_text(&self.relation_classes),
+        );
+        part("Not in training", self.unseen_text());
+        part("Test leakage", self.leakage_text());
+        part("Dimensions of a linear output layer", self.bounds_text());
+        let _ = writeln!(text, "{:.2} s", self.seconds);
+        text
+    }
+
+    fn counts_text(&self) -> String {
+        let Splits { train, valid, test } = &self.splits;
+        let header = ["", "entities", "relations", "triples", "train", "valid", "test"];
+        let row = [self.entities, self.relations, self.triples, *train, *valid, *test].map(count);
+        let mut text = table(&header, [[String::new()].into_iter().chain(row).collect()]);
+        for (split, width) in [("valid", self.candidates.valid), ("test", self.candidates.test)] {
+            if let Some(width) = width {
+                let _ =
+                    writeln!(text, "  {width} given negatives on each side of a {split} triple");
+            }
+        }
+        text
+    }
+
+    fn unseen_text(&self) -> String {
+        let Unseen { entities, relations, valid_triples, test_triples } = self.unseen;
+        if entities + relations == 0 {
+            return "  every entity and relation is in training\n".to_owned();
+        }
+        format!(
+            "  {} entities and {} relations; {} valid and {} test triples have one of them\n",
+            count(entities),
+            count(relations),
+            count(valid_triples),
+            count(test_triples),
+        )
+    }
+
+    fn leakage_text(&self) -> String {
+        /// A screen's worth; JSON has all.
+        const MOST: usize = 12;
+        let LeakageReport { test_triples, test_share, pairs, .. } = &self.leakage;
+        if pairs.is_empty() {
+            return format!(
+                "  no two relations share {} of their triples, none is symmetric\n",
+                percent(NEARLY)
+            );
+        }
+        let rows = pairs.iter().take(MOST).map(|pair| {
+            let relation = match pair.likeness {
+                Likeness::Duplicate => format!("{} = {}", pair.relation, pair.other),
+                Likeness::Inverse => format!("{} = inverse of {}", pair.relation, pair.other),
+                Likeness::Symmetric => format!("{} is symmetric", pair.relation),
+            };
+            let shares = [pair.share, pair.share_of_other].map(percent);
+            let counts = [pair.given_away, pair.test_triples].map(count);
+            [relation].into_iter().chain(shares).chain(counts).collect()
+        });
+        let header = ["", "of the one", "of the other", "given away", "of test triples"];
+        let mut text = format!(
+            "  {} of {} test triples ({}) can be read off a training triple\n",
+            count(*test_triples),
+            count(self.splits.test),
+            percent(*test_share),
+        );
+        text.push_str(&table(&header, rows));
+        if pairs.len() > MOST {
+            let _ = writeln!(text, "  and {} more pairs; --json has them all", pairs.len() - MOST);
+        }
+        text
+    }
+
+    fn bounds_text(&self) -> String {
+        let universality = self.bounds.universality;
+        let any = [universality.rankings, universality.signs, universality.distributions];
+        let rows = [
+            ("every ranking", any[0]),
+            ("every set of answers", any[1]),
+            ("every distribution", any[2]),
+        ]
+        .map(|(what, dim)| vec![format!("any graph of this size: {what}"), count(dim)]);
+        let worst = [("with inverse relations", &self.bounds), ("without", &self.bounds_forward)]
+            .map(|(what, bounds)| {
+                let c = count(bounds.max_answers);
+                vec![
+                    format!("any graph with at most c = {c} answers, {what}: 2c + 1"),
+                    count(bounds.worst_case),
+                ]
+            });
+        table(&["", "enough"], rows.into_iter().chain(worst))
+    }
+}
+
+impl LeakageReport {
+    fn of(graph: &Graph, leakage: Leakage) -> Self {
+        let name =
+            |relation: fullrank_graph::RelationId| graph.relations().name(relation.0).to_owned();
+        let n_test = graph.triples(Split::Test).len();
+        Self {
+            threshold: NEARLY,
+            test_triples: leakage.test_triples,
+            test_share: leakage.test_triples as f64 / n_test.max(1) as f64,
+            pairs: leakage
+                .pairs
+                .iter()
+                .map(|twins| TwinsRow {
+                    likeness: twins.likeness,
+                    relation: name(twins.relation),
+                    other: name(twins.other),
+                    share: twins.share,
+                    share_of_other: twins.share_of_other,
+                    test_triples: twins.test_triples,
+                    given_away: twins.given_away,
+                })
+                .collect(),
+        }
+    }
+}
+
+fn class_rows(graph: &Graph, profiles: &[RelationProfile]) -> Vec<ClassRow> {
+    let class_of = |relation: usize| profiles[relation].class;
+    RelationClass::ALL
+        .into_iter()
+        .map(|class| {
+            let of_class = profiles.iter().filter(|profile| profile.class == class);
+            let test = graph.triples(Split::Test).iter();
+            ClassRow {
+                class,
+                relations: of_class.clone().count(),
+                triples: of_class.map(|profile| profile.triples).sum(),
+                test_triples: test.filter(|t| class_of(t.relation.0 as usize) == class).count(),
+            }
+        })
+        .collect()
+}
+
+fn degrees_text(degree: &Directions) -> String {
+    let row = |name: &str, degrees: &Degrees| {
+        vec![
+            name.to_owned(),
+            count(degrees.queries),
+            format!("{:.2}", degrees.mean),
+            format!("{}", degrees.median),
+            count(degrees.max),
+        ]
+    };
+    table(
+        &["", "queries", "mean", "median", "max"],
+        [
+            row("without inverse relations", &degree.forward),
+            row("with inverse relations", &degree.both),
+        ],
+    )
+}
+
+fn histogram_text(degree: &Directions) -> String {
+    /// The longest bar, in characters.
+    const WIDTH: f64 = 24.0;
+    let bins = &degree.both.histogram;
+    let most = bins.iter().map(|bin| bin.queries).max().unwrap_or(1).max(1) as f64;
+    let rows = bins.iter().enumerate().map(|(i, bin)| {
+        let range = if bin.from == bin.to {
+            count(bin.from)
+        } else {
+            format!("{} – {}", count(bin.from), count(bin.to))
+        };
+        let forward = degree.forward.histogram.get(i).map_or(0, |bin| bin.queries);
+        // Anything at all gets a bar: the few largest queries are the ones that matter.
+        let length = (bin.queries as f64 / most * WIDTH).ceil() as usize;
+        let bar = format!("{:<1$}", "█".repeat(length), WIDTH as usize);
+        vec![range, count(forward), count(bin.queries), bar]
+    });
+    table(&["", "without inverse", "with inverse", ""], rows)
+}
+
+fn classes_text(rows: &[ClassRow]) -> String {
+    let rows = rows.iter().map(|row| {
+        let counts = [row.relations, row.triples, row.test_triples].map(count);
+        [row.class.to_string()].into_iter().chain(counts).collect()
+    });
+    table(&["", "relations", "triples", "test triples"], rows)
+}

@@ -1,0 +1,79 @@
+//! `fullrank`: link prediction on knowledge graphs, on the command line.
+//!
+//! Parses arguments, runs one command and turns its outcome into an exit code:
+//! 0 done, 1 failed, 2 wrong usage, 130 interrupted. The work itself is done by the libraries.
+
+mod bench;
+mod generate;
+mod input;
+mod inspect;
+mod output;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Link prediction on knowledge graphs without the rank bottleneck.
+#[derive(Parser, Debug)]
+#[command(version, propagate_version = true, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Number of threads [default: one per core]
+    #[arg(long, global = true, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Inspect(inspect::InspectArguments),
+    Generate(generate::GenerateArguments),
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+}
+
+/// The command was told to stop and has cleaned up.
+#[derive(Debug)]
+struct Interrupted;
+
+impl std::error::Error for Interrupted {}
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Some(threads) = arguments.threads {
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.into())
+            .build_global()
+            .expect("no thread pool was built before");
+    }
+    let outcome = match &arguments.command {
+        Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Generate(arguments) => generate::run(arguments),
+        Command::Bench(command) => bench::run(command),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Interrupted>() => {
+            output::say(&error.to_string());
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            output::report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether whoever read our output, such as `head`, has had enough of it.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

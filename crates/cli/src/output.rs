@@ -1,0 +1,146 @@
+//! What the user sees: tables and JSON on standard output, everything else on standard error.
+//!
+//! Names come from files that anyone may have written, so nothing is shown with control
+//! characters in it: they could move the cursor or change the terminal's title.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use comfy_table::{Cell, CellAlignment, Row, Table, presets};
+use serde::Serialize;
+
+/// Prints a result for people.
+pub(crate) fn show(text: &str) -> io::Result<()> {
+    io::stdout().lock().write_all(text.as_bytes())
+}
+
+/// Prints a result for machines.
+pub(crate) fn show_json(result: &impl Serialize) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(result)?;
+    text.push('\n');
+    Ok(show(&text)?)
+}
+
+/// Says something in passing, on standard error.
+pub(crate) fn say(text: &str) {
+    // There is nobody to tell when standard error is closed.
+    let _ = writeln!(io::stderr().lock(), "{}", printable_lines(text));
+}
+
+/// Says why a command failed, with all its reasons in one line, and what to do about it.
+pub(crate) fn report(error: &anyhow::Error) {
+    say(&format!("error: {error:#}"));
+    if let Some(hint) = error.downcast_ref().and_then(hint) {
+        say(&format!("\n{hint}"));
+    }
+}
+
+/// What usually helps.
+fn hint(error: &fullrank_graph::Error) -> Option<String> {
+    use fullrank_graph::Error;
+    Some(match error {
+        Error::UnknownFormat { .. } => {
+            "Say what is in it with --format tsv, csv, ntriples or turtle.".to_owned()
+        }
+        Error::Fields { separator: "tab", found: 1, .. } => {
+            "A file with commas is read with --format csv.".to_owned()
+        }
+        Error::Fields { expected: fullrank_graph::FieldCount::Exactly(3), found: 4.., .. } => {
+            "Choose three of several columns with --columns, such as --columns 1,2,3.".to_owned()
+        }
+        Error::NoTrain { .. } => {
+            "A dataset is a folder with train, valid and test files, or a single file, which is \
+             then split."
+                .to_owned()
+        }
+        Error::NoColumn { .. } => {
+            "Name columns as the first line does, or give their numbers, such as --columns 1,2,3."
+                .to_owned()
+        }
+        Error::SmallTraining { .. } => {
+            "Use a larger first share in --ratios, or --split random:SEED.".to_owned()
+        }
+        _ => return None,
+    })
+}
+
+/// A name with its control characters spelt out.
+pub(crate) fn printable(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for character in name.chars() {
+        if is_hostile(character) {
+            let _ = write!(text, "{}", character.escape_default());
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+/// Several lines, each printable.
+fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// Control characters, and those that reverse the direction of what follows.
+fn is_hostile(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
+}
+
+/// A number with commas between thousands.
+pub(crate) fn count(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share as a percentage.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// A table without lines: the first column to the left, all others to the right.
+pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(cells(header.iter().map(|name| (*name).to_owned())));
+    table.add_rows(rows.into_iter().map(cells));
+    let mut text = String::new();
+    for line in table.to_string().lines() {
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+fn cells(texts: impl IntoIterator<Item = String>) -> Row {
+    let align = |(i, text): (usize, String)| {
+        let alignment = if i == 0 { CellAlignment::Left } else { CellAlignment::Right };
+        Cell::new(printable(&text)).set_alignment(alignment)
+    };
+    texts.into_iter().enumerate().map(align).collect::<Vec<Cell>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_separated() {
+        assert_eq!(
+            [0, 12, 999, 1000, 1_234_567].map(count),
+            ["0", "12", "999", "1,000", "1,234,567"]
+        );
+    }
+
+    #[test]
+    fn names_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\tb\u{202e}ü"), "a\\u{1b}[2J\\tb\\u{202e}ü");
+    }
+}

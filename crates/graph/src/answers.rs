@@ -1,0 +1,359 @@
+//! Which objects are known to answer a query?
+//!
+//! One index serves training targets, filters of evaluation and degrees.
+//! The answers of a query lie side by side: first those of training, then those that validation
+//! adds, then those that test adds, so that each use is one slice.
+//! It knows ids only; names are the business of the graph.
+
+use std::ops::Range;
+
+use rayon::join;
+
+use crate::{EntityId, Error, Query, RelationId, Repeats, Split, Triple};
+
+/// The known answers of every query that has any, inverse relations included.
+///
+/// Queries are numbered: first those over relations, then those over inverse relations,
+/// each by subject, then relation.
+/// An answer that stands in two splits belongs to the earlier one and is counted once.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    n_entities: usize,
+    n_relations: usize,
+    /// The first query of each subject: forward, then inverse, then the end. `[2E + 1]`
+    subject_start: Vec<u32>,
+    /// The relation of each query.
+    relations: Vec<RelationId>,
+    /// Where the answers of train, valid and test end, for each query;
+    /// those of train start where the query before ends.
+    ends: Vec<[u32; 3]>,
+    /// All answers, ascending within query and split.
+    objects: Vec<EntityId>,
+}
+
+impl Answers {
+    /// The number of queries with an answer in any split, both directions.
+    pub fn n_queries(&self) -> usize {
+        self.relations.len()
+    }
+
+    /// The number of queries that are not over an inverse relation; they have the first numbers.
+    pub fn n_forward_queries(&self) -> usize {
+        self.subject_start[self.n_entities] as usize
+    }
+
+    /// The number of answers of all queries: twice the number of distinct triples.
+    pub fn n_answers(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// The number of a query, if it has an answer in any split.
+    pub fn find(&self, query: Query) -> Option<usize> {
+        let inverse = query.relation.0 as usize >= self.n_relations;
+        let queries = self.queries_of(query.subject, inverse);
+        let at = self.relations[queries.clone()].binary_search(&query.relation).ok()?;
+        Some(queries.start + at)
+    }
+
+    /// The query with this number.
+    pub fn query(&self, number: usize) -> Query {
+        // Subjects without queries share their start with the next one; the last of equals counts.
+        let row = self.subject_start.partition_point(|&start| start as usize <= number) - 1;
+        let subject = EntityId((row % self.n_entities) as u32);
+        Query { subject, relation: self.relations[number] }
+    }
+
+    /// The relation of the query with this number; quicker than the whole query.
+    pub fn relation(&self, number: usize) -> RelationId {
+        self.relations[number]
+    }
+
+    /// The numbers of all queries about a subject, over relations or over their inverses.
+    pub fn queries_of(&self, subject: EntityId, inverse: bool) -> Range<usize> {
+        let row = subject.0 as usize + if inverse { self.n_entities } else { 0 };
+        self.subject_start[row] as usize..self.subject_start[row + 1] as usize
+    }
+
+    /// The answers that a split adds to those of the splits before it.
+    pub fn in_split(&self, number: usize, split: Split) -> &[EntityId] {
+        let end = self.ends[number][split as usize] as usize;
+        let start = match split {
+            Split::Train => self.start(number),
+            Split::Valid => self.ends[number][0] as usize,
+            Split::Test => self.ends[number][1] as usize,
+        };
+        &self.objects[start..end]
+    }
+
+    /// The answers of this split and the ones before it: the filter when it is evaluated.
+    pub fn up_to(&self, number: usize, split: Split) -> &[EntityId] {
+        &self.objects[self.start(number)..self.ends[number][split as usize] as usize]
+    }
+
+    /// The number of answers of each query over all splits, in the order of the queries.
+    pub fn degrees(&self) -> impl ExactSizeIterator<Item = usize> {
+        (0..self.n_queries()).map(|number| self.up_to(number, Split::Test).len())
+    }
+
+    fn start(&self, number: usize) -> usize {
+        if number == 0 { 0 } else { self.ends[number - 1][2] as usize }
+    }
+}
+
+/// Indexes triples, and finds the positions of those that their own split had already.
+///
+/// A position counts through the concatenation of the splits.
+pub(crate) fn index(
+    n_entities: usize,
+    n_relations: usize,
+    triples: &[Vec<Triple>; 3],
+) -> Result<(Answers, Vec<u32>, Repeats), Error> {
+    // Answers are addressed in both directions, relations are numbered in both.
+    let limit = u32::MAX as usize / 2;
+    if triples.iter().map(Vec::len).sum::<usize>() > limit {
+        return Err(Error::TooMany { what: "triples", limit });
+    }
+    if n_relations > limit {
+        return Err(Error::TooMany { what: "relations", limit });
+    }
+    let forward = |triple: &Triple| (triple.subject, triple.relation, triple.object);
+    let inverse = |triple: &Triple| {
+        (triple.object, RelationId(triple.relation.0 + n_relations as u32), triple.subject)
+    };
+    let (mut first, second) = join(
+        || Direction::index(n_entities, triples, forward),
+        || Direction::index(n_entities, triples, inverse),
+    );
+    let (mut dropped, repeats) = (std::mem::take(&mut first.dropped), first.repeats);
+    dropped.sort_unstable();
+    let answers = Answers::from_directions(n_entities, n_relations, [first, second]);
+    Ok((answers, dropped, repeats))
+}
+
+impl Answers {
+    fn from_directions(n_entities: usize, n_relations: usize, parts: [Direction; 2]) -> Self {
+        let [mut all, second] = parts;
+        let (n_queries, n_answers) = (all.relations.len() as u32, all.objects.len() as u32);
+        all.subject_start.pop();
+        all.subject_start.extend(second.subject_start.iter().map(|start| start + n_queries));
+        all.relations.extend(second.relations);
+        all.ends.extend(second.ends.iter().map(|ends| ends.map(|end| end + n_answers)));
+        all.objects.extend(second.objects);
+        all.relations.shrink_to_fit();
+        all.ends.shrink_to_fit();
+        all.objects.shrink_to_fit();
+        let Direction { subject_start, relations, ends, objects, .. } = all;
+        Self { n_entities, n_relations, subject_start, relations, ends, objects }
+    }
+}
+
+/// One answer of some subject. The order of the fields is the order of sorting.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    relation: RelationId,
+    object: EntityId,
+    position: u32,
+}
+
+/// The index of one direction, numbered from zero.
+struct Direction {
+    subject_start: Vec<u32>,
+    relations: Vec<RelationId>,
+    ends: Vec<[u32; 3]>,
+    objects: Vec<EntityId>,
+    dropped: Vec<u32>,
+    repeats: Repeats,
+}
+
+impl Direction {
+    fn index(
+        n_entities: usize,
+        triples: &[Vec<Triple>; 3],
+        read: impl Fn(&Triple) -> (EntityId, RelationId, EntityId),
+    ) -> Self {
+        let (starts, mut entries) = by_subject(n_entities, triples, read);
+        let train_end = triples[0].len() as u32;
+        let valid_end = train_end + triples[1].len() as u32;
+        let split_of = |position: u32| match position {
+            position if position < train_end => Split::Train,
+            position if position < valid_end => Split::Valid,
+            _ => Split::Test,
+        };
+        let mut part = Self {
+            subject_start: Vec::with_capacity(n_entities + 1),
+            relations: vec![],
+            ends: vec![],
+            objects: Vec::with_capacity(entries.len()),
+            dropped: vec![],
+            repeats: Repeats::default(),
+        };
+        for subject in 0..n_entities {
+            part.subject_start.push(part.relations.len() as u32);
+            let entries = &mut entries[starts[subject] as usize..starts[subject + 1] as usize];
+            entries.sort_unstable();
+            for query in entries.chunk_by(|a, b| a.relation == b.relation) {
+                part.push_query(query, split_of);
+            }
+        }
+        part.subject_start.push(part.relations.len() as u32);
+        part
+    }
+
+    /// Adds a query with its entries, which are sorted.
+    fn push_query(&mut self, entries: &[Entry], split_of: impl Fn(u32) -> Split) {
+        self.relations.push(entries[0].relation);
+        let mut ends = [0; 3];
+        for split in Split::ALL {
+            for same in entries.chunk_by(|a, b| a.object == b.object) {
+                if split_of(same[0].position) == split {
+                    self.objects.push(same[0].object);
+                    if same.len() > 1 {
+                        self.note_repeats(same, &split_of);
+                    }
+                }
+            }
+            ends[split as usize] = self.objects.len() as u32;
+        }
+        self.ends.push(ends);
+    }
+
+    /// Counts the entries of one triple that stands more than once.
+    fn note_repeats(&mut self, same: &[Entry], split_of: impl Fn(u32) -> Split) {
+        let mut first_in = [None; 3];
+        for entry in same {
+            let split = split_of(entry.position) as usize;
+            if first_in[split].is_some() {
+                self.repeats.within[split] += 1;
+                self.dropped.push(entry.position);
+            } else {
+                first_in[split] = Some(entry.position);
+            }
+        }
+        match first_in.map(|position| position.is_some()) {
+            [true, valid, test] => {
+                self.repeats.train_valid += usize::from(valid);
+                self.repeats.train_test += usize::from(test);
+            }
+            [false, true, true] => self.repeats.valid_test += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Entries grouped by subject, and where each group starts. `[E + 1]`
+///
+/// Counting first and placing then is far quicker than sorting triples.
+fn by_subject(
+    n_entities: usize,
+    triples: &[Vec<Triple>; 3],
+    read: impl Fn(&Triple) -> (EntityId, RelationId, EntityId),
+) -> (Vec<u32>, Vec<Entry>) {
+    // Shifted by two, so that placing an entry moves its group's start into the right slot.
+    let mut next = vec![0u32; n_entities + 2];
+    for triple in triples.iter().flatten() {
+        next[read(triple).0.0 as usize + 2] += 1;
+    }
+    for subject in 2..next.len() {
+        next[subject] += next[subject - 1];
+    }
+    let n_triples = triples.iter().map(Vec::len).sum();
+    let blank = Entry { relation: RelationId(0), object: EntityId(0), position: 0 };
+    let mut entries = vec![blank; n_triples];
+    for (position, triple) in triples.iter().flatten().enumerate() {
+        let (subject, relation, object) = read(triple);
+        let place = &mut next[subject.0 as usize + 1];
+        entries[*place as usize] = Entry { relation, object, position: position as u32 };
+        *place += 1;
+    }
+    next.pop();
+    (next, entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::graph::tests::graph;
+
+    #[test]
+    fn each_use_is_one_slice() {
+        let graph = graph("a r c; a r b | a r e; b r a | a r d; a q b");
+        let answers = graph.answers();
+        let names = |objects: &[EntityId]| -> Vec<String> {
+            objects.iter().map(|&object| graph.entities().name(object.0).to_owned()).collect()
+        };
+        let query = Query { subject: EntityId(0), relation: RelationId(0) };
+        let number = answers.find(query).unwrap();
+        assert_eq!(answers.query(number), query);
+        assert_eq!(names(answers.in_split(number, Split::Train)), ["c", "b"]);
+        assert_eq!(names(answers.in_split(number, Split::Valid)), ["e"]);
+        assert_eq!(names(answers.in_split(number, Split::Test)), ["d"]);
+        assert_eq!(names(answers.up_to(number, Split::Train)), ["c", "b"]);
+        assert_eq!(names(answers.up_to(number, Split::Valid)), ["c", "b", "e"]);
+        assert_eq!(names(answers.up_to(number, Split::Test)), ["c", "b", "e", "d"]);
+        // (c, r⁻¹, ?) is answered by a.
+        let inverse = Query { subject: EntityId(1), relation: RelationId(2) };
+        assert_eq!(names(answers.up_to(answers.find(inverse).unwrap(), Split::Test)), ["a"]);
+        assert_eq!(answers.find(Query { subject: EntityId(1), relation: RelationId(0) }), None);
+    }
+
+    /// The index of random triples equals maps and sets filled one by one.
+    #[derive(Default, PartialEq, Debug)]
+    struct Plain(BTreeMap<Query, [BTreeSet<EntityId>; 3]>);
+
+    impl Plain {
+        fn add(&mut self, query: Query, split: Split, object: EntityId) {
+            let sets = self.0.entry(query).or_default();
+            if !sets[..split as usize].iter().any(|set| set.contains(&object)) {
+                sets[split as usize].insert(object);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_equals_plain_sets(
+            rows in proptest::collection::vec((0..3usize, 0..6u32, 0..3u32, 0..6u32), 0..80)
+        ) {
+            let mut triples = [vec![], vec![], vec![]];
+            for (split, subject, relation, object) in rows {
+                triples[split].push(Triple {
+                    subject: EntityId(subject),
+                    relation: RelationId(relation),
+                    object: EntityId(object),
+                });
+            }
+            let mut plain = Plain::default();
+            for split in Split::ALL {
+                for &Triple { subject, relation, object } in &triples[split as usize] {
+                    plain.add(Query { subject, relation }, split, object);
+                    let relation = RelationId(relation.0 + 3);
+                    plain.add(Query { subject: object, relation }, split, subject);
+                }
+            }
+            let (answers, dropped, repeats) = index(6, 3, &triples).unwrap();
+            let mut indexed = Plain::default();
+            for number in 0..answers.n_queries() {
+                let query = answers.query(number);
+                prop_assert_eq!(answers.find(query), Some(number));
+                prop_assert_eq!(number < answers.n_forward_queries(), query.relation.0 < 3);
+                let sets = Split::ALL.map(|split| {
+                    let objects = answers.in_split(number, split);
+                    assert!(objects.is_sorted_by(|a, b| a < b));
+                    objects.iter().copied().collect()
+                });
+                indexed.0.insert(query, sets);
+            }
+            prop_assert_eq!(indexed, plain);
+            let distinct: BTreeSet<_> = triples.iter().enumerate()
+                .flat_map(|(split, triples)| triples.iter().map(move |triple| (split, triple)))
+                .collect();
+            let n_triples: usize = triples.iter().map(Vec::len).sum();
+            prop_assert_eq!(dropped.len(), n_triples - distinct.len());
+            prop_assert_eq!(repeats.within.iter().sum::<usize>(), dropped.len());
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What is the graph?
+//!
+//! Names, the triples of each split in the order of their file, and one index over all of them.
+//! A graph is immutable once built; reading files is left to `load`, cutting into splits to `split`.
+
+use std::fmt;
+
+use crate::{Answers, Error, Names, answers};
+
+/// An entity: its place among [`Graph::entities`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EntityId(pub u32);
+
+/// A relation or the inverse of one.
+///
+/// Below the number of relations it is a place among [`Graph::relations`];
+/// above it, the inverse of the relation that many places lower.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RelationId(pub u32);
+
+/// A fact: this subject stands in this relation to this object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Triple {
+    /// Who the fact is about.
+    pub subject: EntityId,
+    /// How the two are related; never an inverse.
+    pub relation: RelationId,
+    /// Whom the subject is related to.
+    pub object: EntityId,
+}
+
+/// A question: which objects complete (subject, relation, ?)
+///
+/// Asking for subjects is a query over the inverse relation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Query {
+    /// Whom the question is about.
+    pub subject: EntityId,
+    /// A relation or the inverse of one.
+    pub relation: RelationId,
+}
+
+/// What a triple is used for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Split {
+    /// Learned from.
+    Train,
+    /// Held out to choose settings and the moment to stop.
+    Valid,
+    /// Held out to be measured on, once.
+    Test,
+}
+
+impl Split {
+    /// All splits, in the order in which they come everywhere.
+    pub const ALL: [Split; 3] = [Split::Train, Split::Valid, Split::Test];
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Split::Train => "train",
+            Split::Valid => "valid",
+            Split::Test => "test",
+        })
+    }
+}
+
+/// How often the input said the same thing twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repeats {
+    /// Triples dropped because their own split had them already, per split.
+    pub within: [usize; 3],
+    /// Triples that stand in two splits; they are kept in both.
+    pub train_valid: usize,
+    /// Likewise.
+    pub train_test: usize,
+    /// Likewise, if they are not in training too.
+    pub valid_test: usize,
+}
+
+/// A knowledge graph, ready to be learned from.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    entities: Names,
+    relations: Names,
+    triples: [Vec<Triple>; 3],
+    answers: Answers,
+    repeats: Repeats,
+}
+
+impl Graph {
+    /// A graph of the triples of training, validation and test, in this order.
+    ///
+    /// Repeated triples are dropped within a split and counted.
+    ///
+    /// # Errors
+    /// When there are more triples than a 32-bit index can address in both directions.
+    ///
+    /// # Panics
+    /// If a triple has an id that has no name.
+    pub fn from_triples(
+        mut entities: Names,
+        mut relations: Names,
+        mut triples: [Vec<Triple>; 3],
+    ) -> Result<Self, Error> {
+        let (answers, dropped, repeats) =
+            answers::index(entities.len(), relations.len(), &triples)?;
+        drop_positions(&mut triples, &dropped);
+        entities.shrink();
+        relations.shrink();
+        triples.iter_mut().for_each(Vec::shrink_to_fit);
+        Ok(Self { entities, relations, triples, answers, repeats })
+    }
+
+    /// The names of the entities.
+    pub fn entities(&self) -> &Names {
+        &self.entities
+    }
+
+    /// The names of the relations; inverses have none of their own.
+    pub fn relations(&self) -> &Names {
+        &self.relations
+    }
+
+    /// The distinct triples of one split, in the order of its file.
+    pub fn triples(&self, split: Split) -> &[Triple] {
+        &self.triples[split as usize]
+    }
+
+    /// The number of distinct triples over all splits.
+    pub fn n_triples(&self) -> usize {
+        self.answers.n_answers() / 2
+    }
+
+    /// The index from queries of both directions to their answers.
+    pub fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
+    /// What was said twice.
+    pub fn repeats(&self) -> Repeats {
+        self.repeats
+    }
+
+    /// The relation that holds from object to subject where this one holds from subject to object.
+    pub fn inverse(&self, relation: RelationId) -> RelationId {
+        let n_relations = self.relations.len() as u32;
+        RelationId(if relation.0 < n_relations {
+            relation.0 + n_relations
+        } else {
+            relation.0 - n_relations
+        })
+    }
+
+    /// Names and triples, without the index.
+    pub(crate) fn into_parts(self) -> (Names, Names, [Vec<Triple>; 3]) {
+        (self.entities, self.relations, self.triples)
+    }
+}
+
+/// Removes triples by their position in the concatenation of the splits; `dropped` ascends.
+fn drop_positions(triples: &mut [Vec<Triple>; 3], dropped: &[u32]) {
+    let mut dropped = dropped.iter().peekable();
+    let mut position = 0;
+    for split in triples {
+        split.retain(|_| {
+            let keep = dropped.next_if_eq(&&position).is_none();
+            position += 1;
+            keep
+        });
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A graph from text such as `ann knows bob; bob knows cid | ann knows cid`, with `|`
+    /// between the splits.
+    pub(crate) fn graph(text: &str) -> Graph {
+        let (mut entities, mut relations) = (Names::default(), Names::default());
+        let mut triples = [vec![], vec![], vec![]];
+        for (split, part) in text.split('|').enumerate() {
+            for triple in part.split(';').filter(|triple| !triple.trim().is_empty()) {
+                let [subject, relation, object] =
+                    triple.split_whitespace().collect::<Vec<_>>().try_into().unwrap();
+                triples[split].push(Triple {
+                    subject: EntityId(entities.intern(subject).unwrap()),
+                    relation: RelationId(relations.intern(relation).unwrap()),
+                    object: EntityId(entities.intern(object).unwrap()),
+                });
+            }
+        }
+        Graph::from_triples(entities, relations, triples).unwrap()
+    }
+
+    /// The triples of a split as text.
+    pub(crate) fn show(graph: &Graph, split: Split) -> Vec<String> {
+        let (entities, relations) = (graph.entities(), graph.relations());
+        graph
+            .triples(split)
+            .iter()
+            .map(|triple| {
+                let (subject, object) = (triple.subject.0, triple.object.0);
+                let relation = relations.name(triple.relation.0);
+                format!("{} {relation} {}", entities.name(subject), entities.name(object))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn repeated_triples_are_dropped_within_a_split_and_counted_across_splits() {
+        let graph = graph("b r c; a r b; b r c; b r c; a r b | a r b; a r d; a r d | a r d; b r c");
+        assert_eq!(show(&graph, Split::Train), ["b r c", "a r b"]);
+        assert_eq!(show(&graph, Split::Valid), ["a r b", "a r d"]);
+        assert_eq!(show(&graph, Split::Test), ["a r d", "b r c"]);
+        assert_eq!(
+            graph.repeats(),
+            Repeats { within: [3, 1, 0], train_valid: 1, train_test: 1, valid_test: 1 }
+        );
+        assert_eq!(graph.n_triples(), 3);
+    }
+
+    #[test]
+    fn the_inverse_of_the_inverse_is_the_relation() {
+        let graph = graph("a r b; a q b; a p b");
+        for id in 0..6 {
+            let relation = RelationId(id);
+            assert_ne!(graph.inverse(relation), relation);
+            assert_eq!(graph.inverse(graph.inverse(relation)), relation);
+        }
+    }
+}

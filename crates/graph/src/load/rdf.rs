@@ -1,0 +1,105 @@
+//! What do RDF statements say?
+//!
+//! An entity is named by its IRI, a blank node as `_:label`, a literal as in N-Triples.
+//! The grammar is oxrdfio's business.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use hashbrown::HashSet;
+use oxrdf::{NamedOrBlankNode, Term};
+use oxrdfio::{RdfFormat, RdfParser};
+
+use super::source::{Format, Source};
+use super::{Literals, Part};
+use crate::Error;
+
+/// Parses a run of whole statements.
+pub(super) fn parse(
+    source: &Source,
+    range: Range<usize>,
+    literals: Literals,
+) -> Result<Part, Error> {
+    let (format, format_name) = match source.format {
+        Format::Turtle => (RdfFormat::Turtle, "Turtle"),
+        _ => (RdfFormat::NTriples, "N-Triples"),
+    };
+    let bytes = &source.bytes[range.clone()];
+    let mut blank_nodes = BlankNodes::new(source, bytes);
+    let mut part = Part::default();
+    for statement in RdfParser::from_format(format).for_slice(bytes) {
+        let statement = statement.map_err(|error| {
+            let offset = error.location().map_or(0, |location| location.start.offset as usize);
+            Error::Rdf {
+                place: source.place(range.start + offset),
+                format: format_name,
+                source: error,
+            }
+        })?;
+        let subject = match &statement.subject {
+            NamedOrBlankNode::NamedNode(node) => node.as_str().to_owned(),
+            NamedOrBlankNode::BlankNode(node) => blank_nodes.name(node.as_str()),
+        };
+        let object = match &statement.object {
+            Term::NamedNode(node) => node.as_str().to_owned(),
+            Term::BlankNode(node) => blank_nodes.name(node.as_str()),
+            Term::Literal(_) if literals == Literals::Skip => {
+                part.literals_skipped += 1;
+                continue;
+            }
+            Term::Literal(literal) => literal.to_string(),
+        };
+        part.push(&subject, statement.predicate.as_str(), &object)?;
+    }
+    Ok(part)
+}
+
+/// Names of blank nodes.
+///
+/// A labelled one keeps its label, so that it is the same node in train and in test.
+/// Turtle's `[]` and `()` have no label, and the parser gives them a random one;
+/// they are named by file and order instead, so that loading twice gives the same graph.
+struct BlankNodes<'a> {
+    /// The labels in the text; not needed for N-Triples, where every blank node has one.
+    labels: Option<HashSet<&'a [u8]>>,
+    file: String,
+    unlabelled: HashMap<String, String>,
+    n_named: usize,
+}
+
+impl<'a> BlankNodes<'a> {
+    fn new(source: &Source, bytes: &'a [u8]) -> Self {
+        let in_label =
+            |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || b"_-.".contains(byte);
+        let label_after = |start: usize| {
+            let label = &bytes[start + 2..];
+            let end = label.iter().position(|byte| !in_label(byte)).unwrap_or(label.len());
+            // A dot at the end of a label ends the statement.
+            let dots = label[..end].iter().rev().take_while(|byte| **byte == b'.').count();
+            &label[..end - dots]
+        };
+        let labels = (source.format == Format::Turtle)
+            .then(|| memchr::memmem::find_iter(bytes, b"_:").map(label_after).collect());
+        let file = source.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Self { labels, file, unlabelled: HashMap::new(), n_named: 0 }
+    }
+
+    fn name(&mut self, label: &str) -> String {
+        let Some(labels) = self.labels.as_ref().filter(|labels| !labels.contains(label.as_bytes()))
+        else {
+            return format!("_:{label}");
+        };
+        if let Some(name) = self.unlabelled.get(label) {
+            return name.clone();
+        }
+        let name = loop {
+            self.n_named += 1;
+            let name = format!("_:{}-{}", self.file, self.n_named);
+            if !labels.contains(&name.as_bytes()[2..]) {
+                break name;
+            }
+        };
+        self.unlabelled.insert(label.to_owned(), name.clone());
+        name
+    }
+}

@@ -1,0 +1,283 @@
+//! Which triples are held out?
+//!
+//! Cuts the triples of a graph into train, valid and test, so that every entity and relation keeps
+//! a triple in training.
+//! The same graph and seed give the same cut everywhere.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use rand_mt::Mt;
+
+use crate::{Error, Graph, Names, Split, Triple};
+
+/// How to cut.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct CutOptions {
+    /// The way and its seed.
+    pub splitter: Splitter,
+    /// The shares of train, valid and test.
+    pub ratios: Ratios,
+}
+
+/// A way to cut, with its seed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Splitter {
+    /// Holds out triples in random order, as long as training keeps every entity and relation.
+    Random {
+        /// The cut is a function of the graph and this.
+        seed: u64,
+    },
+    /// The cut that PyKEEN makes of the same triples with the same `random_state`.
+    Pykeen {
+        /// PyKEEN's `random_state`.
+        seed: u64,
+    },
+}
+
+impl Default for Splitter {
+    fn default() -> Self {
+        Splitter::Random { seed: 0 }
+    }
+}
+
+impl fmt::Display for Splitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Splitter::Random { seed } => write!(f, "random:{seed}"),
+            Splitter::Pykeen { seed } => write!(f, "pykeen:{seed}"),
+        }
+    }
+}
+
+/// A text that does not name a splitter.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error("expected `random:SEED` or `pykeen:SEED`")]
+pub struct SplitterError;
+
+impl FromStr for Splitter {
+    type Err = SplitterError;
+
+    fn from_str(text: &str) -> Result<Self, SplitterError> {
+        let (way, seed) = text.split_once(':').ok_or(SplitterError)?;
+        let seed = seed.parse().map_err(|_| SplitterError)?;
+        match way {
+            "random" => Ok(Splitter::Random { seed }),
+            "pykeen" => Ok(Splitter::Pykeen { seed }),
+            _ => Err(SplitterError),
+        }
+    }
+}
+
+/// The shares of train, valid and test.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ratios([f64; 3]);
+
+impl Default for Ratios {
+    fn default() -> Self {
+        Ratios([0.8, 0.1, 0.1])
+    }
+}
+
+impl fmt::Display for Ratios {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [train, valid, test] = self.0;
+        write!(f, "{train},{valid},{test}")
+    }
+}
+
+/// A text that does not give three shares.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error("expected the shares of train, valid and test, which add up to 1, such as `0.8,0.1,0.1`")]
+pub struct RatiosError;
+
+impl FromStr for Ratios {
+    type Err = RatiosError;
+
+    fn from_str(text: &str) -> Result<Self, RatiosError> {
+        let shares = text.split(',').map(str::parse).collect::<Result<Vec<f64>, _>>();
+        let shares: [f64; 3] =
+            shares.map_err(|_| RatiosError)?.try_into().map_err(|_| RatiosError)?;
+        let in_range = shares[0] > 0.0 && shares.iter().all(|share| *share >= 0.0);
+        // Decimal shares add up to one only up to their rounding.
+        if in_range && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-9 {
+            Ok(Ratios(shares))
+        } else {
+            Err(RatiosError)
+        }
+    }
+}
+
+/// How a graph was cut.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cut {
+    /// The way and its seed.
+    pub splitter: Splitter,
+    /// Triples that should have been held out by the ratios, but that training cannot spare.
+    pub short_by: usize,
+}
+
+/// Cuts all triples of a graph anew.
+///
+/// # Errors
+/// When PyKEEN would refuse too: too many triples, or too small a share for training.
+pub fn cut(graph: Graph, options: &CutOptions) -> Result<(Graph, Cut), Error> {
+    let (entities, relations, splits) = graph.into_parts();
+    let triples = splits.concat();
+    drop(splits);
+    let (splits, short_by) = match options.splitter {
+        Splitter::Random { seed } => {
+            random(entities.len(), relations.len(), triples, options.ratios, seed)
+        }
+        Splitter::Pykeen { seed } => {
+            (pykeen(&entities, &relations, triples, options.ratios, seed)?, 0)
+        }
+    };
+    let graph = Graph::from_triples(entities, relations, splits)?;
+    Ok((graph, Cut { splitter: options.splitter, short_by }))
+}
+
+/// Goes through the triples in random order and holds out each whose entities and relation
+/// have another one left, until there are enough. The splits keep the order of the file.
+fn random(
+    n_entities: usize,
+    n_relations: usize,
+    triples: Vec<Triple>,
+    ratios: Ratios,
+    seed: u64,
+) -> ([Vec<Triple>; 3], usize) {
+    let (mut entity_uses, mut relation_uses) = (vec![0u32; n_entities], vec![0u32; n_relations]);
+    for triple in &triples {
+        entity_uses[triple.subject.0 as usize] += 1;
+        entity_uses[triple.object.0 as usize] += 1;
+        relation_uses[triple.relation.0 as usize] += 1;
+    }
+    let share = |share: f64| (triples.len() as f64 * share).round() as usize;
+    let (n_valid, n_test) = (share(ratios.0[1]), share(ratios.0[2]));
+
+    let mut order: Vec<u32> = (0..triples.len() as u32).collect();
+    order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+    let mut held_out = vec![];
+    for position in order {
+        if held_out.len() == n_valid + n_test {
+            break;
+        }
+        let Triple { subject, relation, object } = triples[position as usize];
+        let (subject, relation, object) =
+            (subject.0 as usize, relation.0 as usize, object.0 as usize);
+        entity_uses[subject] -= 1;
+        entity_uses[object] -= 1;
+        relation_uses[relation] -= 1;
+        if entity_uses[subject] == 0 || entity_uses[object] == 0 || relation_uses[relation] == 0 {
+            entity_uses[subject] += 1;
+            entity_uses[object] += 1;
+            relation_uses[relation] += 1;
+        } else {
+            held_out.push(position);
+        }
+    }
+    let short_by = n_valid + n_test - held_out.len();
+    // Where triples are short, both get their part of what there is.
+    let n_valid = (held_out.len() * n_valid).checked_div(n_valid + n_test).unwrap_or(0);
+    let mut split_of = vec![Split::Train; triples.len()];
+    for (i, position) in held_out.into_iter().enumerate() {
+        split_of[position as usize] = if i < n_valid { Split::Valid } else { Split::Test };
+    }
+    let mut splits = [vec![], vec![], vec![]];
+    for (triple, split) in triples.into_iter().zip(split_of) {
+        splits[split as usize].push(triple);
+    }
+    (splits, short_by)
+}
+
+/// PyKEEN's coverage splitter.
+///
+/// Triples are numbered in the order of their names. A cover of all relations, subjects and
+/// objects goes to training, the others are permuted as PyTorch does, and the list of both is cut
+/// at the ratios, in the order train, test, valid.
+fn pykeen(
+    entities: &Names,
+    relations: &Names,
+    mut triples: Vec<Triple>,
+    ratios: Ratios,
+    seed: u64,
+) -> Result<[Vec<Triple>; 3], Error> {
+    // From here on, PyTorch draws 64-bit numbers.
+    let limit = u32::MAX as usize / 20;
+    if triples.len() >= limit {
+        return Err(Error::TooMany { what: "triples for a PyKEEN split", limit });
+    }
+    let (entity_place, relation_place) = (places_by_name(entities), places_by_name(relations));
+    triples.sort_unstable_by_key(|triple| {
+        (
+            entity_place[triple.subject.0 as usize],
+            relation_place[triple.relation.0 as usize],
+            entity_place[triple.object.0 as usize],
+        )
+    });
+    let in_cover = cover(entities.len(), relations.len(), &triples);
+    let (mut order, rest): (Vec<u32>, Vec<u32>) =
+        (0..triples.len() as u32).partition(|&i| in_cover[i as usize]);
+    let n_cover = order.len();
+    order.extend(torch_permutation(rest.len(), seed).into_iter().map(|i| rest[i as usize]));
+
+    let [train, _, test] = ratios.0;
+    let n = triples.len() as f64;
+    let (train_end, test_end) = ((n * train) as usize, (n * (train + test)) as usize);
+    if train_end < n_cover {
+        return Err(Error::SmallTraining { cover: n_cover, train: train_end });
+    }
+    let pick = |part: &[u32]| part.iter().map(|&i| triples[i as usize]).collect();
+    Ok([pick(&order[..train_end]), pick(&order[test_end..]), pick(&order[train_end..test_end])])
+}
+
+/// The place of each name among the sorted names.
+fn places_by_name(names: &Names) -> Vec<u32> {
+    let mut ids: Vec<u32> = (0..names.len() as u32).collect();
+    ids.sort_unstable_by_key(|&id| names.name(id));
+    let mut places = vec![0; ids.len()];
+    for (place, id) in ids.into_iter().enumerate() {
+        places[id as usize] = place as u32;
+    }
+    places
+}
+
+/// Which triples PyKEEN puts into training first: the first one of each relation, then the first
+/// one with each subject that none of these has, then likewise for objects.
+fn cover(n_entities: usize, n_relations: usize, triples: &[Triple]) -> Vec<bool> {
+    let mut in_cover = vec![false; triples.len()];
+    let mut relation_seen = vec![false; n_relations];
+    for (i, triple) in triples.iter().enumerate() {
+        if !std::mem::replace(&mut relation_seen[triple.relation.0 as usize], true) {
+            in_cover[i] = true;
+        }
+    }
+    for slot in [|triple: &Triple| triple.subject, |triple: &Triple| triple.object] {
+        let mut seen = vec![false; n_entities];
+        for (triple, _) in triples.iter().zip(&in_cover).filter(|(_, covered)| **covered) {
+            seen[triple.subject.0 as usize] = true;
+            seen[triple.object.0 as usize] = true;
+        }
+        for (i, triple) in triples.iter().enumerate() {
+            if !std::mem::replace(&mut seen[slot(triple).0 as usize], true) {
+                in_cover[i] = true;
+            }
+        }
+    }
+    in_cover
+}
+
+/// The numbers below `n` as `torch.randperm` orders them on the CPU.
+fn torch_permutation(n: usize, seed: u64) -> Vec<u32> {
+    // PyTorch seeds its Mersenne Twister with the low half of the seed.
+    let mut rng = Mt::new(seed as u32);
+    let mut order: Vec<u32> = (0..n as u32).collect();
+    for i in 0..n.saturating_sub(1) {
+        let offset = rng.next_u32() as usize % (n - i);
+        order.swap(i, i + offset);
+    }
+    order
+}
