@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use rayon::join;
+use rayon::prelude::*;
 
 use crate::{EntityId, Error, Query, RelationId, Repeats, Split, Triple};
 
@@ -120,43 +120,154 @@ pub(crate) fn index(
     let inverse = |triple: &Triple| {
         (triple.object, RelationId(triple.relation.0 + n_relations as u32), triple.subject)
     };
-    let (mut first, second) = join(
-        || Direction::index(n_entities, triples, forward),
-        || Direction::index(n_entities, triples, inverse),
-    );
-    let (mut dropped, repeats) = (std::mem::take(&mut first.dropped), first.repeats);
-    dropped.sort_unstable();
-    let answers = Answers::from_directions(n_entities, n_relations, [first, second]);
-    Ok((answers, dropped, repeats))
+    let splits = SplitEnds::of(triples);
+    let index = |buckets: Vec<Bucket>| -> Vec<Part> {
+        buckets.into_par_iter().map(|bucket| Part::index(bucket, splits)).collect()
+    };
+    // One direction after the other, because the entries of one take more memory than the index.
+    let mut parts = index(buckets(n_entities, triples, forward));
+    parts.extend(index(buckets(n_entities, triples, inverse)));
+    Ok(Answers::from_parts(n_entities, n_relations, parts))
 }
 
 impl Answers {
-    fn from_directions(n_entities: usize, n_relations: usize, parts: [Direction; 2]) -> Self {
-        let [mut all, second] = parts;
-        let (n_queries, n_answers) = (all.relations.len() as u32, all.objects.len() as u32);
-        all.subject_start.pop();
-        all.subject_start.extend(second.subject_start.iter().map(|start| start + n_queries));
-        all.relations.extend(second.relations);
-        all.ends.extend(second.ends.iter().map(|ends| ends.map(|end| end + n_answers)));
-        all.objects.extend(second.objects);
-        all.relations.shrink_to_fit();
-        all.ends.shrink_to_fit();
-        all.objects.shrink_to_fit();
-        let Direction { subject_start, relations, ends, objects, .. } = all;
-        Self { n_entities, n_relations, subject_start, relations, ends, objects }
+    /// Joins parts, which come in the order of their queries.
+    fn from_parts(
+        n_entities: usize,
+        n_relations: usize,
+        parts: Vec<Part>,
+    ) -> (Self, Vec<u32>, Repeats) {
+        let n_queries = parts.iter().map(|part| part.relations.len()).sum();
+        let n_answers = parts.iter().map(|part| part.objects.len()).sum();
+        let mut all = Self {
+            n_entities,
+            n_relations,
+            subject_start: Vec::with_capacity(2 * n_entities + 1),
+            relations: Vec::with_capacity(n_queries),
+            ends: Vec::with_capacity(n_queries),
+            objects: Vec::with_capacity(n_answers),
+        };
+        let (mut dropped, mut repeats) = (vec![], Repeats::default());
+        for part in parts {
+            let (first_query, first_answer) =
+                (all.relations.len() as u32, all.objects.len() as u32);
+            let starts = part.subject_start.iter().map(|start| start + first_query);
+            all.subject_start.extend(starts);
+            all.relations.extend(part.relations);
+            all.ends.extend(part.ends.iter().map(|ends| ends.map(|end| end + first_answer)));
+            all.objects.extend(part.objects);
+            // Both directions find the same repeats.
+            if all.subject_start.len() <= n_entities {
+                dropped.extend(part.dropped);
+                repeats = repeats + part.repeats;
+            }
+        }
+        all.subject_start.push(all.relations.len() as u32);
+        dropped.sort_unstable();
+        (all, dropped, repeats)
     }
 }
 
-/// One answer of some subject. The order of the fields is the order of sorting.
+/// One answer of some subject: subject, relation, object and position, from the highest bits down.
+///
+/// One wide number sorts in half the time of four fields.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    relation: RelationId,
-    object: EntityId,
-    position: u32,
+struct Entry(u128);
+
+impl Entry {
+    fn new(subject: EntityId, relation: RelationId, object: EntityId, position: u32) -> Self {
+        let high = u64::from(subject.0) << 32 | u64::from(relation.0);
+        let low = u64::from(object.0) << 32 | u64::from(position);
+        Self(u128::from(high) << 64 | u128::from(low))
+    }
+
+    /// Subject and relation.
+    fn query(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    fn subject(self) -> EntityId {
+        EntityId((self.0 >> 96) as u32)
+    }
+
+    fn relation(self) -> RelationId {
+        RelationId((self.0 >> 64) as u32)
+    }
+
+    fn object(self) -> EntityId {
+        EntityId((self.0 >> 32) as u32)
+    }
+
+    fn position(self) -> u32 {
+        self.0 as u32
+    }
 }
 
-/// The index of one direction, numbered from zero.
-struct Direction {
+/// The entries of a range of subjects.
+struct Bucket {
+    subjects: Range<usize>,
+    entries: Vec<Entry>,
+}
+
+/// Entries grouped by ranges of subjects.
+///
+/// Sorting in two steps keeps every step within the cache.
+fn buckets(
+    n_entities: usize,
+    triples: &[Vec<Triple>; 3],
+    read: impl Fn(&Triple) -> (EntityId, RelationId, EntityId),
+) -> Vec<Bucket> {
+    /// About half a megabyte of entries.
+    const ENTRIES: usize = 1 << 15;
+    /// Writing to more places at a time than this would miss the cache again.
+    const MOST: usize = 512;
+    let n_triples: usize = triples.iter().map(Vec::len).sum();
+    let n_buckets = (n_triples / ENTRIES).clamp(1, MOST);
+    let width = n_entities.div_ceil(n_buckets).max(1);
+    let mut sizes = vec![0; n_entities.div_ceil(width)];
+    for triple in triples.iter().flatten() {
+        sizes[read(triple).0.0 as usize / width] += 1;
+    }
+    let mut buckets: Vec<Bucket> = sizes
+        .iter()
+        .enumerate()
+        .map(|(i, &size)| Bucket {
+            subjects: i * width..((i + 1) * width).min(n_entities),
+            entries: Vec::with_capacity(size),
+        })
+        .collect();
+    for (position, triple) in triples.iter().flatten().enumerate() {
+        let (subject, relation, object) = read(triple);
+        let entry = Entry::new(subject, relation, object, position as u32);
+        buckets[subject.0 as usize / width].entries.push(entry);
+    }
+    buckets
+}
+
+/// Where train and valid end in the concatenation of the splits.
+#[derive(Clone, Copy)]
+struct SplitEnds {
+    train: u32,
+    valid: u32,
+}
+
+impl SplitEnds {
+    fn of(triples: &[Vec<Triple>; 3]) -> Self {
+        let train = triples[0].len() as u32;
+        Self { train, valid: train + triples[1].len() as u32 }
+    }
+
+    fn split_of(self, entry: Entry) -> Split {
+        match entry.position() {
+            position if position < self.train => Split::Train,
+            position if position < self.valid => Split::Valid,
+            _ => Split::Test,
+        }
+    }
+}
+
+/// The index of a range of subjects in one direction, numbered from zero.
+struct Part {
     subject_start: Vec<u32>,
     relations: Vec<RelationId>,
     ends: Vec<[u32; 3]>,
@@ -165,50 +276,41 @@ struct Direction {
     repeats: Repeats,
 }
 
-impl Direction {
-    fn index(
-        n_entities: usize,
-        triples: &[Vec<Triple>; 3],
-        read: impl Fn(&Triple) -> (EntityId, RelationId, EntityId),
-    ) -> Self {
-        let (starts, mut entries) = by_subject(n_entities, triples, read);
-        let train_end = triples[0].len() as u32;
-        let valid_end = train_end + triples[1].len() as u32;
-        let split_of = |position: u32| match position {
-            position if position < train_end => Split::Train,
-            position if position < valid_end => Split::Valid,
-            _ => Split::Test,
-        };
+impl Part {
+    fn index(bucket: Bucket, splits: SplitEnds) -> Self {
+        let mut entries = bucket.entries;
+        entries.sort_unstable();
         let mut part = Self {
-            subject_start: Vec::with_capacity(n_entities + 1),
+            subject_start: Vec::with_capacity(bucket.subjects.len()),
             relations: vec![],
             ends: vec![],
             objects: Vec::with_capacity(entries.len()),
             dropped: vec![],
             repeats: Repeats::default(),
         };
-        for subject in 0..n_entities {
-            part.subject_start.push(part.relations.len() as u32);
-            let entries = &mut entries[starts[subject] as usize..starts[subject + 1] as usize];
-            entries.sort_unstable();
-            for query in entries.chunk_by(|a, b| a.relation == b.relation) {
-                part.push_query(query, split_of);
-            }
+        for query in entries.chunk_by(|a, b| a.query() == b.query()) {
+            let next_subject = query[0].subject().0 as usize - bucket.subjects.start + 1;
+            part.subject_start.resize(next_subject.max(part.subject_start.len()), part.n_queries());
+            part.push_query(query, splits);
         }
-        part.subject_start.push(part.relations.len() as u32);
+        part.subject_start.resize(bucket.subjects.len(), part.n_queries());
         part
     }
 
+    fn n_queries(&self) -> u32 {
+        self.relations.len() as u32
+    }
+
     /// Adds a query with its entries, which are sorted.
-    fn push_query(&mut self, entries: &[Entry], split_of: impl Fn(u32) -> Split) {
-        self.relations.push(entries[0].relation);
+    fn push_query(&mut self, entries: &[Entry], splits: SplitEnds) {
+        self.relations.push(entries[0].relation());
         let mut ends = [0; 3];
         for split in Split::ALL {
-            for same in entries.chunk_by(|a, b| a.object == b.object) {
-                if split_of(same[0].position) == split {
-                    self.objects.push(same[0].object);
+            for same in entries.chunk_by(|a, b| a.object() == b.object()) {
+                if splits.split_of(same[0]) == split {
+                    self.objects.push(same[0].object());
                     if same.len() > 1 {
-                        self.note_repeats(same, &split_of);
+                        self.note_repeats(same, splits);
                     }
                 }
             }
@@ -218,18 +320,16 @@ impl Direction {
     }
 
     /// Counts the entries of one triple that stands more than once.
-    fn note_repeats(&mut self, same: &[Entry], split_of: impl Fn(u32) -> Split) {
-        let mut first_in = [None; 3];
-        for entry in same {
-            let split = split_of(entry.position) as usize;
-            if first_in[split].is_some() {
+    fn note_repeats(&mut self, same: &[Entry], splits: SplitEnds) {
+        let mut is_in = [false; 3];
+        for &entry in same {
+            let split = splits.split_of(entry) as usize;
+            if std::mem::replace(&mut is_in[split], true) {
                 self.repeats.within[split] += 1;
-                self.dropped.push(entry.position);
-            } else {
-                first_in[split] = Some(entry.position);
+                self.dropped.push(entry.position());
             }
         }
-        match first_in.map(|position| position.is_some()) {
+        match is_in {
             [true, valid, test] => {
                 self.repeats.train_valid += usize::from(valid);
                 self.repeats.train_test += usize::from(test);
@@ -238,35 +338,6 @@ impl Direction {
             _ => {}
         }
     }
-}
-
-/// Entries grouped by subject, and where each group starts. `[E + 1]`
-///
-/// Counting first and placing then is far quicker than sorting triples.
-fn by_subject(
-    n_entities: usize,
-    triples: &[Vec<Triple>; 3],
-    read: impl Fn(&Triple) -> (EntityId, RelationId, EntityId),
-) -> (Vec<u32>, Vec<Entry>) {
-    // Shifted by two, so that placing an entry moves its group's start into the right slot.
-    let mut next = vec![0u32; n_entities + 2];
-    for triple in triples.iter().flatten() {
-        next[read(triple).0.0 as usize + 2] += 1;
-    }
-    for subject in 2..next.len() {
-        next[subject] += next[subject - 1];
-    }
-    let n_triples = triples.iter().map(Vec::len).sum();
-    let blank = Entry { relation: RelationId(0), object: EntityId(0), position: 0 };
-    let mut entries = vec![blank; n_triples];
-    for (position, triple) in triples.iter().flatten().enumerate() {
-        let (subject, relation, object) = read(triple);
-        let place = &mut next[subject.0 as usize + 1];
-        entries[*place as usize] = Entry { relation, object, position: position as u32 };
-        *place += 1;
-    }
-    next.pop();
-    (next, entries)
 }
 
 #[cfg(test)]

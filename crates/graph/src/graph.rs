@@ -79,6 +79,19 @@ pub struct Repeats {
     pub valid_test: usize,
 }
 
+impl std::ops::Add for Repeats {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            within: std::array::from_fn(|split| self.within[split] + other.within[split]),
+            train_valid: self.train_valid + other.train_valid,
+            train_test: self.train_test + other.train_test,
+            valid_test: self.valid_test + other.valid_test,
+        }
+    }
+}
+
 /// A knowledge graph, ready to be learned from.
 #[derive(Clone, Debug)]
 pub struct Graph {
@@ -100,15 +113,13 @@ impl Graph {
     /// # Panics
     /// If a triple has an id that has no name.
     pub fn from_triples(
-        mut entities: Names,
-        mut relations: Names,
+        entities: Names,
+        relations: Names,
         mut triples: [Vec<Triple>; 3],
     ) -> Result<Self, Error> {
         let (answers, dropped, repeats) =
             answers::index(entities.len(), relations.len(), &triples)?;
         drop_positions(&mut triples, &dropped);
-        entities.shrink();
-        relations.shrink();
         triples.iter_mut().for_each(Vec::shrink_to_fit);
         Ok(Self { entities, relations, triples, answers, repeats })
     }

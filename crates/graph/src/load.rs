@@ -7,11 +7,13 @@
 
 mod candidates;
 mod delimited;
+mod intern;
 mod rdf;
 mod source;
 
 use std::path::{Path, PathBuf};
 
+use hashbrown::DefaultHashBuilder;
 use rayon::prelude::*;
 
 pub use candidates::{Candidates, load_candidates};
@@ -20,6 +22,7 @@ pub use source::{Format, is_folder_of_splits};
 
 use crate::split::{Cut, CutOptions};
 use crate::{EntityId, Error, Graph, Names, RelationId, Split, Triple, split};
+use intern::Mentions;
 use source::Source;
 
 /// How to read files that leave a choice. The defaults suit most.
@@ -94,36 +97,53 @@ pub fn load_bytes(name: &Path, bytes: &[u8], options: &LoadOptions) -> Result<Lo
     assemble(&[None], vec![source], options)
 }
 
-/// What one piece of a file holds, with ids of its own.
-#[derive(Default)]
+/// What one piece of a file holds.
 struct Part {
-    entities: Names,
+    /// The subject and object of each triple, one after the other.
+    entities: Mentions,
     relations: Names,
-    triples: Vec<Triple>,
+    relation_ids: Vec<RelationId>,
     literals_skipped: usize,
 }
 
+/// Bytes of text that are parsed at a time: enough to be worth a task, few enough for the cache.
+const PIECE_BYTES: usize = 1 << 21;
+
 impl Part {
-    fn push(&mut self, subject: &str, relation: &str, object: &str) -> Result<(), Error> {
-        self.triples.push(Triple {
-            subject: EntityId(self.entities.intern(subject)?),
-            relation: RelationId(self.relations.intern(relation)?),
-            object: EntityId(self.entities.intern(object)?),
-        });
+    fn new(hasher: &DefaultHashBuilder) -> Self {
+        Self {
+            entities: Mentions::new(hasher.clone()),
+            relations: Names::default(),
+            relation_ids: vec![],
+            literals_skipped: 0,
+        }
+    }
+}
+
+/// Parts that grow one after the other.
+struct Parts<'a> {
+    parts: Vec<Part>,
+    hasher: &'a DefaultHashBuilder,
+}
+
+impl<'a> Parts<'a> {
+    fn new(hasher: &'a DefaultHashBuilder) -> Self {
+        Self { parts: vec![Part::new(hasher)], hasher }
+    }
+
+    fn push(&mut self, [subject, relation, object]: [&str; 3]) -> Result<(), Error> {
+        let part = self.last();
+        part.entities.push(subject);
+        part.entities.push(object);
+        part.relation_ids.push(RelationId(part.relations.intern(relation)?));
+        if part.entities.is_full() {
+            self.parts.push(Part::new(self.hasher));
+        }
         Ok(())
     }
 
-    /// Pushes many rows of subject, relation and object, which is quicker.
-    fn push_all(&mut self, rows: &[[&str; 3]]) -> Result<(), Error> {
-        let (mut entity_ids, mut relation_ids) = (vec![], vec![]);
-        let entities = rows.iter().flat_map(|[subject, _, object]| [*subject, *object]);
-        self.entities.intern_all(entities, |id| entity_ids.push(EntityId(id)))?;
-        let relations = rows.iter().map(|[_, relation, _]| *relation);
-        self.relations.intern_all(relations, |id| relation_ids.push(RelationId(id)))?;
-        self.triples.extend(entity_ids.chunks_exact(2).zip(relation_ids).map(
-            |(entities, relation)| Triple { subject: entities[0], relation, object: entities[1] },
-        ));
-        Ok(())
+    fn last(&mut self) -> &mut Part {
+        self.parts.last_mut().expect("there is a part from the start")
     }
 }
 
@@ -133,29 +153,32 @@ fn assemble(
     sources: Vec<Source>,
     options: &LoadOptions,
 ) -> Result<Loaded, Error> {
-    let jobs = plan(splits, &sources, options)?;
-    let parts: Vec<Result<Part, Error>> =
-        jobs.pieces.par_iter().map(|piece| piece.parse(options)).collect();
-    let parts = parts.into_iter().collect::<Result<Vec<Part>, Error>>()?;
-    let sources_of: Vec<usize> = jobs.pieces.iter().map(|piece| piece.source).collect();
-
-    let mut files = jobs.reports;
-    for (&source, part) in sources_of.iter().zip(&parts) {
-        files[source].triples += part.triples.len();
-        files[source].literals_skipped += part.literals_skipped;
+    let Plan { pieces, reports: mut files } = plan(&sources, options)?;
+    let hasher = DefaultHashBuilder::default();
+    // Per piece, so that the first fault in the order of the files is the one reported.
+    let parsed: Vec<Result<Vec<Part>, Error>> =
+        pieces.par_iter().map(|piece| piece.parse(options, &hasher)).collect();
+    let (mut parts, mut sources_of) = (vec![], vec![]);
+    for (piece, parsed) in pieces.iter().zip(parsed) {
+        for part in parsed? {
+            files[piece.source].triples += part.relation_ids.len();
+            files[piece.source].literals_skipped += part.literals_skipped;
+            sources_of.push(piece.source);
+            parts.push(part);
+        }
     }
     for ((file, source), split) in files.iter().zip(&sources).zip(splits) {
         if file.triples == 0 && split.is_none_or(|split| split == Split::Train) {
             return Err(source.empty(file));
         }
     }
+    // Large, and no longer needed: all names have been copied.
+    drop(pieces);
     drop(sources);
-
-    let (entities, relations, parts) = join_names(parts)?;
-    let mut triples = [vec![], vec![], vec![]];
-    for (source, part) in sources_of.into_iter().zip(parts) {
-        append(&mut triples[splits[source].unwrap_or(Split::Train) as usize], part);
-    }
+    let parts = parts.into_iter().zip(&sources_of);
+    let split_of = |source: usize| splits[source].unwrap_or(Split::Train);
+    let (entities, relations, triples) =
+        join(parts.map(|(part, &source)| (split_of(source), part)).collect())?;
     let graph = Graph::from_triples(entities, relations, triples)?;
     if splits.contains(&None) {
         let (graph, cut) = split::cut(graph, &options.cut)?;
@@ -182,21 +205,21 @@ enum Reader<'a> {
 }
 
 impl Piece<'_> {
-    fn parse(&self, options: &LoadOptions) -> Result<Part, Error> {
+    fn parse(
+        &self,
+        options: &LoadOptions,
+        hasher: &DefaultHashBuilder,
+    ) -> Result<Vec<Part>, Error> {
+        let range = self.range.clone();
         match &self.reader {
-            Reader::Delimited(table) => table.parse(self.range.clone()),
-            Reader::Rdf(source) => rdf::parse(source, self.range.clone(), options.literals),
+            Reader::Delimited(table) => table.parse(range, hasher),
+            Reader::Rdf(source) => rdf::parse(source, range, options.literals, hasher),
         }
     }
 }
 
-/// Cuts every source into about as many pieces as there are threads.
-fn plan<'a>(
-    splits: &[Option<Split>],
-    sources: &'a [Source],
-    options: &LoadOptions,
-) -> Result<Plan<'a>, Error> {
-    debug_assert_eq!(splits.len(), sources.len());
+/// Cuts every source into pieces that can be parsed side by side.
+fn plan<'a>(sources: &'a [Source], options: &LoadOptions) -> Result<Plan<'a>, Error> {
     let mut plan = Plan { pieces: vec![], reports: vec![] };
     for (index, source) in sources.iter().enumerate() {
         let mut report =
@@ -223,47 +246,39 @@ fn plan<'a>(
 }
 
 /// Gives the parts common ids, in the order in which names first appear in the files.
-fn join_names(mut parts: Vec<Part>) -> Result<(Names, Names, Vec<Vec<Triple>>), Error> {
-    let (entities, relations) = rayon::join(
-        || merge(parts.iter().map(|part| &part.entities)),
-        || merge(parts.iter().map(|part| &part.relations)),
-    );
-    let ((entities, entity_ids), (relations, relation_ids)) = (entities?, relations?);
-    let triples = parts
-        .par_iter_mut()
-        .zip(entity_ids.par_iter().zip(&relation_ids))
-        .map(|(part, (entity_ids, relation_ids))| {
-            let mut triples = std::mem::take(&mut part.triples);
-            for triple in &mut triples {
-                triple.subject.0 = entity_ids[triple.subject.0 as usize];
-                triple.relation.0 = relation_ids[triple.relation.0 as usize];
-                triple.object.0 = entity_ids[triple.object.0 as usize];
-            }
-            triples
-        })
-        .collect();
+fn join(parts: Vec<(Split, Part)>) -> Result<(Names, Names, [Vec<Triple>; 3]), Error> {
+    let mut relations = Names::default();
+    let mut triples: [Vec<Triple>; 3] = Default::default();
+    let (mut entities, mut relations_of_parts) = (vec![], vec![]);
+    for (split, part) in parts {
+        let new_ids = part.relations.iter().map(|name| relations.intern(name));
+        let new_ids = new_ids.collect::<Result<Vec<u32>, Error>>()?;
+        // The entities are filled in below.
+        let no_entity = EntityId(u32::MAX);
+        triples[split as usize].extend(part.relation_ids.iter().map(|relation| Triple {
+            subject: no_entity,
+            relation: RelationId(new_ids[relation.0 as usize]),
+            object: no_entity,
+        }));
+        relations_of_parts.push((split, part.relation_ids.len()));
+        entities.push(part.entities);
+    }
+    let (entities, entity_ids) = intern::intern(entities)?;
+    let mut rest = triples.each_mut().map(Vec::as_mut_slice);
+    let mut runs = vec![];
+    for (split, length) in relations_of_parts {
+        let run;
+        (run, rest[split as usize]) =
+            std::mem::take(&mut rest[split as usize]).split_at_mut(length);
+        runs.push(run);
+    }
+    runs.into_par_iter().enumerate().for_each(|(piece, run)| {
+        let ids = entity_ids.of_piece(piece);
+        for (triple, entities) in run.iter_mut().zip(ids.chunks_exact(2)) {
+            (triple.subject, triple.object) = (EntityId(entities[0]), EntityId(entities[1]));
+        }
+    });
     Ok((entities, relations, triples))
-}
-
-/// One table of names for many, and the new id of each old one.
-fn merge<'a>(tables: impl Iterator<Item = &'a Names>) -> Result<(Names, Vec<Vec<u32>>), Error> {
-    let mut all = Names::default();
-    let mut ids_of_tables = vec![];
-    for names in tables {
-        let mut ids = Vec::with_capacity(names.len());
-        all.intern_all(names.iter(), |id| ids.push(id))?;
-        ids_of_tables.push(ids);
-    }
-    Ok((all, ids_of_tables))
-}
-
-/// Appends without copying where there is nothing to append to.
-fn append(all: &mut Vec<Triple>, mut more: Vec<Triple>) {
-    if all.is_empty() {
-        *all = more;
-    } else {
-        all.append(&mut more);
-    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@
 use std::ops::Range;
 use std::str::FromStr;
 
+use hashbrown::DefaultHashBuilder;
 use memchr::Memchr2;
 
 use super::source::{Format, Source};
-use super::{LoadOptions, Part};
-use crate::Error;
-use crate::error::{FieldCount, Listing};
+use super::{LoadOptions, Part, Parts};
+use crate::{Error, FieldCount, Listing};
 
 /// Whether the first line of a file names its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,9 +56,6 @@ impl FromStr for Columns {
         Ok(Columns(columns.try_into().map_err(|_| ColumnsError)?))
     }
 }
-
-/// How many lines are read before their names are looked up together.
-const ROWS_AT_ONCE: usize = 256;
 
 const SLOTS: [&str; 3] = ["subject", "relation", "object"];
 
@@ -149,44 +146,46 @@ impl<'a> Table<'a> {
     }
 
     /// Parses a run of whole lines.
-    pub(super) fn parse(&self, range: Range<usize>) -> Result<Part, Error> {
+    pub(super) fn parse(
+        &self,
+        range: Range<usize>,
+        hasher: &DefaultHashBuilder,
+    ) -> Result<Vec<Part>, Error> {
         let (text, fault) = text(self.source, range.clone());
-        let mut part = Part::default();
-        if self.quoted {
-            let mut records = QuotedRecords::new(text, self.separator());
-            loop {
-                let start = range.start + records.at;
-                match records.next() {
-                    Ok(true) => {
-                        let [subject, relation, object] =
-                            self.names(&records.unquoted, &records.fields, start)?;
-                        part.push(subject, relation, object)?;
-                    }
-                    Ok(false) => break,
-                    // The text stops at a fault, perhaps within quotes; then that is the reason.
-                    Err(QuoteFault::Unclosed(_)) if let Some(fault) = fault => return Err(fault),
-                    Err(quote) => return Err(quote.locate(self.source, range.start)),
-                }
-            }
+        let mut parts = Parts::new(hasher);
+        let parsed = if self.quoted {
+            self.parse_quoted(text, range.start, &mut parts)
         } else {
-            let mut records = PlainRecords::new(text, self.separator());
-            let mut rows = Vec::with_capacity(ROWS_AT_ONCE);
-            loop {
-                let start = range.start + records.at;
-                let more = records.next();
-                if more {
-                    rows.push(self.names(text, &records.fields, start)?);
-                }
-                if !more || rows.len() == ROWS_AT_ONCE {
-                    part.push_all(&rows)?;
-                    rows.clear();
-                }
-                if !more {
-                    break;
-                }
-            }
+            self.parse_plain(text, range.start, &mut parts)
+        };
+        match (parsed, fault) {
+            // The text stops at a fault, perhaps within quotes; then that is the reason.
+            (Ok(()) | Err(Error::UnclosedQuote { .. }), Some(fault)) => Err(fault),
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => Ok(parts.parts),
         }
-        fault.map_or(Ok(part), Err)
+    }
+
+    fn parse_plain(&self, text: &str, offset: usize, parts: &mut Parts) -> Result<(), Error> {
+        let mut records = PlainRecords::new(text, self.separator());
+        loop {
+            let start = offset + records.at;
+            if !records.next() {
+                return Ok(());
+            }
+            parts.push(self.names(text, &records.fields, start)?)?;
+        }
+    }
+
+    fn parse_quoted(&self, text: &str, offset: usize, parts: &mut Parts) -> Result<(), Error> {
+        let mut records = QuotedRecords::new(text, self.separator());
+        loop {
+            let start = offset + records.at;
+            if !records.next().map_err(|fault| fault.locate(self.source, offset))? {
+                return Ok(());
+            }
+            parts.push(self.names(&records.unquoted, &records.fields, start)?)?;
+        }
     }
 
     /// The three names of a record, which starts at a byte of the file.

@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use hashbrown::HashSet;
+use hashbrown::{DefaultHashBuilder, HashSet};
 use oxrdf::{NamedOrBlankNode, Term};
 use oxrdfio::{RdfFormat, RdfParser};
 
 use super::source::{Format, Source};
-use super::{Literals, Part};
+use super::{Literals, Part, Parts};
 use crate::Error;
 
 /// Parses a run of whole statements.
@@ -19,14 +19,15 @@ pub(super) fn parse(
     source: &Source,
     range: Range<usize>,
     literals: Literals,
-) -> Result<Part, Error> {
+    hasher: &DefaultHashBuilder,
+) -> Result<Vec<Part>, Error> {
     let (format, format_name) = match source.format {
         Format::Turtle => (RdfFormat::Turtle, "Turtle"),
         _ => (RdfFormat::NTriples, "N-Triples"),
     };
     let bytes = &source.bytes[range.clone()];
     let mut blank_nodes = BlankNodes::new(source, bytes);
-    let mut part = Part::default();
+    let mut parts = Parts::new(hasher);
     for statement in RdfParser::from_format(format).for_slice(bytes) {
         let statement = statement.map_err(|error| {
             let offset = error.location().map_or(0, |location| location.start.offset as usize);
@@ -44,14 +45,14 @@ pub(super) fn parse(
             Term::NamedNode(node) => node.as_str().to_owned(),
             Term::BlankNode(node) => blank_nodes.name(node.as_str()),
             Term::Literal(_) if literals == Literals::Skip => {
-                part.literals_skipped += 1;
+                parts.last().literals_skipped += 1;
                 continue;
             }
             Term::Literal(literal) => literal.to_string(),
         };
-        part.push(&subject, statement.predicate.as_str(), &object)?;
+        parts.push([&subject, statement.predicate.as_str(), &object])?;
     }
-    Ok(part)
+    Ok(parts.parts)
 }
 
 /// Names of blank nodes.

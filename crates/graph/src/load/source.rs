@@ -217,15 +217,12 @@ impl Source {
         start..self.bytes.len() - blank
     }
 
-    /// Cuts a range into about as many runs of whole lines as there are threads.
+    /// Cuts a range into runs of whole lines.
     pub(super) fn lines(&self, range: Range<usize>) -> Vec<Range<usize>> {
-        /// Below this, starting a task costs more than it saves.
-        const MIN_BYTES: usize = 1 << 18;
-        let target = (range.len() / rayon::current_num_threads()).max(MIN_BYTES);
         let mut pieces = vec![];
         let mut start = range.start;
         while start < range.end {
-            let aim = (start + target).min(range.end);
+            let aim = (start + super::PIECE_BYTES).min(range.end);
             let end = memchr::memchr(b'\n', &self.bytes[aim..range.end])
                 .map_or(range.end, |newline| aim + newline + 1);
             pieces.push(start..end);
