@@ -14,9 +14,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Link prediction on knowledge graphs without the rank bottleneck.
 #[derive(Parser, Debug)]
 #[command(version, propagate_version = true, arg_required_else_help = true)]

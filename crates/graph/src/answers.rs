@@ -121,51 +121,96 @@ pub(crate) fn index(
         (triple.object, RelationId(triple.relation.0 + n_relations as u32), triple.subject)
     };
     let splits = SplitEnds::of(triples);
-    let index = |buckets: Vec<Bucket>| -> Vec<Part> {
-        buckets.into_par_iter().map(|bucket| Part::index(bucket, splits)).collect()
+    let n_triples = triples.iter().map(Vec::len).sum();
+    let mut answers = Answers {
+        n_entities,
+        n_relations,
+        subject_start: vec![],
+        relations: vec![],
+        ends: vec![],
+        objects: Vec::with_capacity(2 * n_triples),
     };
-    // One direction after the other, because the entries of one take more memory than the index.
-    let mut parts = index(buckets(n_entities, triples, forward));
-    parts.extend(index(buckets(n_entities, triples, inverse)));
-    Ok(Answers::from_parts(n_entities, n_relations, parts))
+    // One buffer for both directions, because entries take more memory than the index.
+    let mut entries = vec![Entry(0); n_triples];
+    let buckets = Buckets::fill(&mut entries, n_entities, triples, forward);
+    let repeats = answers.append(&mut entries, &buckets, splits);
+    let buckets = Buckets::fill(&mut entries, n_entities, triples, inverse);
+    answers.append(&mut entries, &buckets, splits);
+    answers.subject_start.push(answers.relations.len() as u32);
+    answers.relations.shrink_to_fit();
+    answers.ends.shrink_to_fit();
+    answers.objects.shrink_to_fit();
+    let mut dropped: Vec<u32> = repeats.iter().flat_map(|found| found.dropped.clone()).collect();
+    dropped.sort_unstable();
+    let repeats = repeats.iter().fold(Repeats::default(), |all, found| all + found.counts);
+    Ok((answers, dropped, repeats))
 }
 
 impl Answers {
-    /// Joins parts, which come in the order of their queries.
-    fn from_parts(
-        n_entities: usize,
-        n_relations: usize,
-        parts: Vec<Part>,
-    ) -> (Self, Vec<u32>, Repeats) {
-        let n_queries = parts.iter().map(|part| part.relations.len()).sum();
-        let n_answers = parts.iter().map(|part| part.objects.len()).sum();
-        let mut all = Self {
-            n_entities,
-            n_relations,
-            subject_start: Vec::with_capacity(2 * n_entities + 1),
-            relations: Vec::with_capacity(n_queries),
-            ends: Vec::with_capacity(n_queries),
-            objects: Vec::with_capacity(n_answers),
-        };
-        let (mut dropped, mut repeats) = (vec![], Repeats::default());
-        for part in parts {
-            let (first_query, first_answer) =
-                (all.relations.len() as u32, all.objects.len() as u32);
-            let starts = part.subject_start.iter().map(|start| start + first_query);
-            all.subject_start.extend(starts);
-            all.relations.extend(part.relations);
-            all.ends.extend(part.ends.iter().map(|ends| ends.map(|end| end + first_answer)));
-            all.objects.extend(part.objects);
-            // Both directions find the same repeats.
-            if all.subject_start.len() <= n_entities {
-                dropped.extend(part.dropped);
-                repeats = repeats + part.repeats;
-            }
+    /// Appends the queries of one direction; entries are in their buckets, in any order there.
+    fn append(
+        &mut self,
+        entries: &mut [Entry],
+        buckets: &Buckets,
+        splits: SplitEnds,
+    ) -> Vec<FoundRepeats> {
+        let mut of_bucket = cut(entries, buckets.ranges.iter().map(Range::len));
+        let sizes: Vec<(usize, usize)> = of_bucket
+            .par_iter_mut()
+            .map(|entries| {
+                entries.sort_unstable();
+                let n_queries = entries.chunk_by(|a, b| a.query() == b.query()).count();
+                (n_queries, entries.chunk_by(|a, b| a.triple() == b.triple()).count())
+            })
+            .collect();
+        let (first_query, first_answer) = (self.relations.len(), self.objects.len());
+        let n_queries = first_query + sizes.iter().map(|(n_queries, _)| n_queries).sum::<usize>();
+        let n_answers = first_answer + sizes.iter().map(|(_, n_answers)| n_answers).sum::<usize>();
+        let first_subject = self.subject_start.len();
+        self.subject_start.resize(first_subject + self.n_entities, 0);
+        self.relations.resize(n_queries, RelationId(0));
+        self.ends.resize(n_queries, [0; 3]);
+        self.objects.resize(n_answers, EntityId(0));
+
+        let n_queries = || sizes.iter().map(|(n_queries, _)| *n_queries);
+        let n_answers = || sizes.iter().map(|(_, n_answers)| *n_answers);
+        let starts = cut(&mut self.subject_start[first_subject..], buckets.n_subjects());
+        let relations = cut(&mut self.relations[first_query..], n_queries());
+        let ends = cut(&mut self.ends[first_query..], n_queries());
+        let objects = cut(&mut self.objects[first_answer..], n_answers());
+        let (mut next_query, mut next_answer) = (first_query as u32, first_answer as u32);
+        let mut parts = vec![];
+        for (i, (((starts, relations), ends), objects)) in
+            starts.into_iter().zip(relations).zip(ends).zip(objects).enumerate()
+        {
+            let (first_query, first_answer) = (next_query, next_answer);
+            next_query += relations.len() as u32;
+            next_answer += objects.len() as u32;
+            let first_subject = (i * buckets.width) as u32;
+            parts.push(Part {
+                first_subject,
+                first_query,
+                first_answer,
+                starts,
+                relations,
+                ends,
+                objects,
+            });
         }
-        all.subject_start.push(all.relations.len() as u32);
-        dropped.sort_unstable();
-        (all, dropped, repeats)
+        let fill = |(part, entries): (Part, &mut [Entry])| part.fill(entries, splits);
+        parts.into_par_iter().zip(of_bucket).map(fill).collect()
     }
+}
+
+/// Cuts a slice into parts of the given lengths.
+fn cut<'a, T>(mut all: &'a mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&'a mut [T]> {
+    let mut parts = vec![];
+    for length in lengths {
+        let part;
+        (part, all) = all.split_at_mut(length);
+        parts.push(part);
+    }
+    parts
 }
 
 /// One answer of some subject: subject, relation, object and position, from the highest bits down.
@@ -186,6 +231,11 @@ impl Entry {
         (self.0 >> 64) as u64
     }
 
+    /// Subject, relation and object.
+    fn triple(self) -> u128 {
+        self.0 >> 32
+    }
+
     fn subject(self) -> EntityId {
         EntityId((self.0 >> 96) as u32)
     }
@@ -203,45 +253,52 @@ impl Entry {
     }
 }
 
-/// The entries of a range of subjects.
-struct Bucket {
-    subjects: Range<usize>,
-    entries: Vec<Entry>,
+/// Runs of entries, each of them for as many subjects that follow each other.
+///
+/// Sorting in two steps, into buckets and within them, keeps every step within the cache.
+struct Buckets {
+    n_entities: usize,
+    /// Subjects per bucket.
+    width: usize,
+    ranges: Vec<Range<usize>>,
 }
 
-/// Entries grouped by ranges of subjects.
-///
-/// Sorting in two steps keeps every step within the cache.
-fn buckets(
-    n_entities: usize,
-    triples: &[Vec<Triple>; 3],
-    read: impl Fn(&Triple) -> (EntityId, RelationId, EntityId),
-) -> Vec<Bucket> {
-    /// About half a megabyte of entries.
-    const ENTRIES: usize = 1 << 15;
-    /// Writing to more places at a time than this would miss the cache again.
-    const MOST: usize = 512;
-    let n_triples: usize = triples.iter().map(Vec::len).sum();
-    let n_buckets = (n_triples / ENTRIES).clamp(1, MOST);
-    let width = n_entities.div_ceil(n_buckets).max(1);
-    let mut sizes = vec![0; n_entities.div_ceil(width)];
-    for triple in triples.iter().flatten() {
-        sizes[read(triple).0.0 as usize / width] += 1;
+impl Buckets {
+    /// Writes every triple into its bucket, as `read` turns it.
+    fn fill(
+        entries: &mut [Entry],
+        n_entities: usize,
+        triples: &[Vec<Triple>; 3],
+        read: impl Fn(&Triple) -> (EntityId, RelationId, EntityId),
+    ) -> Self {
+        /// About half a megabyte of entries.
+        const ENTRIES: usize = 1 << 15;
+        /// Writing to more places at a time than this would miss the cache again.
+        const MOST: usize = 512;
+        let width = n_entities.div_ceil((entries.len() / ENTRIES).clamp(1, MOST)).max(1);
+        let mut ranges = vec![0..0; n_entities.div_ceil(width)];
+        for triple in triples.iter().flatten() {
+            ranges[read(triple).0.0 as usize / width].end += 1;
+        }
+        let mut start = 0;
+        for range in &mut ranges {
+            let size = range.end;
+            *range = start..start;
+            start += size;
+        }
+        for (position, triple) in triples.iter().flatten().enumerate() {
+            let (subject, relation, object) = read(triple);
+            let range = &mut ranges[subject.0 as usize / width];
+            entries[range.end] = Entry::new(subject, relation, object, position as u32);
+            range.end += 1;
+        }
+        Self { n_entities, width, ranges }
     }
-    let mut buckets: Vec<Bucket> = sizes
-        .iter()
-        .enumerate()
-        .map(|(i, &size)| Bucket {
-            subjects: i * width..((i + 1) * width).min(n_entities),
-            entries: Vec::with_capacity(size),
-        })
-        .collect();
-    for (position, triple) in triples.iter().flatten().enumerate() {
-        let (subject, relation, object) = read(triple);
-        let entry = Entry::new(subject, relation, object, position as u32);
-        buckets[subject.0 as usize / width].entries.push(entry);
+
+    /// The number of subjects of each bucket: the last may have fewer.
+    fn n_subjects(&self) -> impl Iterator<Item = usize> {
+        (0..self.ranges.len()).map(|i| self.width.min(self.n_entities - i * self.width))
     }
-    buckets
 }
 
 /// Where train and valid end in the concatenation of the splits.
@@ -266,75 +323,74 @@ impl SplitEnds {
     }
 }
 
-/// The index of a range of subjects in one direction, numbered from zero.
-struct Part {
-    subject_start: Vec<u32>,
-    relations: Vec<RelationId>,
-    ends: Vec<[u32; 3]>,
-    objects: Vec<EntityId>,
-    dropped: Vec<u32>,
-    repeats: Repeats,
+/// Where the index of one bucket is to be written.
+struct Part<'a> {
+    first_subject: u32,
+    first_query: u32,
+    first_answer: u32,
+    starts: &'a mut [u32],
+    relations: &'a mut [RelationId],
+    ends: &'a mut [[u32; 3]],
+    objects: &'a mut [EntityId],
 }
 
-impl Part {
-    fn index(bucket: Bucket, splits: SplitEnds) -> Self {
-        let mut entries = bucket.entries;
-        entries.sort_unstable();
-        let mut part = Self {
-            subject_start: Vec::with_capacity(bucket.subjects.len()),
-            relations: vec![],
-            ends: vec![],
-            objects: Vec::with_capacity(entries.len()),
-            dropped: vec![],
-            repeats: Repeats::default(),
-        };
-        for query in entries.chunk_by(|a, b| a.query() == b.query()) {
-            let next_subject = query[0].subject().0 as usize - bucket.subjects.start + 1;
-            part.subject_start.resize(next_subject.max(part.subject_start.len()), part.n_queries());
-            part.push_query(query, splits);
-        }
-        part.subject_start.resize(bucket.subjects.len(), part.n_queries());
-        part
-    }
+/// Triples of a bucket that stand more than once.
+#[derive(Default)]
+struct FoundRepeats {
+    /// Positions of those that their own split had already.
+    dropped: Vec<u32>,
+    counts: Repeats,
+}
 
-    fn n_queries(&self) -> u32 {
-        self.relations.len() as u32
-    }
-
-    /// Adds a query with its entries, which are sorted.
-    fn push_query(&mut self, entries: &[Entry], splits: SplitEnds) {
-        self.relations.push(entries[0].relation());
-        let mut ends = [0; 3];
-        for split in Split::ALL {
-            for same in entries.chunk_by(|a, b| a.object() == b.object()) {
-                if splits.split_of(same[0]) == split {
-                    self.objects.push(same[0].object());
-                    if same.len() > 1 {
-                        self.note_repeats(same, splits);
+impl Part<'_> {
+    /// Writes the index of sorted entries.
+    fn fill(self, entries: &[Entry], splits: SplitEnds) -> FoundRepeats {
+        let mut repeats = FoundRepeats::default();
+        let (mut n_started, mut n_objects) = (0, 0);
+        let queries = entries.chunk_by(|a, b| a.query() == b.query());
+        for (i, query) in queries.enumerate() {
+            let subject = (query[0].subject().0 - self.first_subject) as usize;
+            // Subjects without queries start where the next one does.
+            while n_started <= subject {
+                self.starts[n_started] = self.first_query + i as u32;
+                n_started += 1;
+            }
+            self.relations[i] = query[0].relation();
+            for split in Split::ALL {
+                for same in query.chunk_by(|a, b| a.object() == b.object()) {
+                    if splits.split_of(same[0]) == split {
+                        self.objects[n_objects] = same[0].object();
+                        n_objects += 1;
+                        if same.len() > 1 {
+                            repeats.note(same, splits);
+                        }
                     }
                 }
+                self.ends[i][split as usize] = self.first_answer + n_objects as u32;
             }
-            ends[split as usize] = self.objects.len() as u32;
         }
-        self.ends.push(ends);
+        self.starts[n_started..].fill(self.first_query + self.relations.len() as u32);
+        repeats
     }
+}
 
+impl FoundRepeats {
     /// Counts the entries of one triple that stands more than once.
-    fn note_repeats(&mut self, same: &[Entry], splits: SplitEnds) {
+    fn note(&mut self, same: &[Entry], splits: SplitEnds) {
         let mut is_in = [false; 3];
         for &entry in same {
             let split = splits.split_of(entry) as usize;
             if std::mem::replace(&mut is_in[split], true) {
-                self.repeats.within[split] += 1;
+                self.counts.within[split] += 1;
                 self.dropped.push(entry.position());
             }
         }
         match is_in {
             [true, valid, test] => {
-                self.repeats.train_valid += usize::from(valid);
-                self.repeats.train_test += usize::from(test);
+                self.counts.train_valid += usize::from(valid);
+                self.counts.train_test += usize::from(test);
             }
-            [false, true, true] => self.repeats.valid_test += 1,
+            [false, true, true] => self.counts.valid_test += 1,
             _ => {}
         }
     }

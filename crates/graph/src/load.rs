@@ -13,7 +13,6 @@ mod source;
 
 use std::path::{Path, PathBuf};
 
-use hashbrown::DefaultHashBuilder;
 use rayon::prelude::*;
 
 pub use candidates::{Candidates, load_candidates};
@@ -22,7 +21,7 @@ pub use source::{Format, is_folder_of_splits};
 
 use crate::split::{Cut, CutOptions};
 use crate::{EntityId, Error, Graph, Names, RelationId, Split, Triple, split};
-use intern::Mentions;
+use intern::{EarlyId, Interner, Mentions};
 use source::Source;
 
 /// How to read files that leave a choice. The defaults suit most.
@@ -109,26 +108,29 @@ struct Part {
 /// Bytes of text that are parsed at a time: enough to be worth a task, few enough for the cache.
 const PIECE_BYTES: usize = 1 << 21;
 
-impl Part {
-    fn new(hasher: &DefaultHashBuilder) -> Self {
-        Self {
-            entities: Mentions::new(hasher.clone()),
-            relations: Names::default(),
-            relation_ids: vec![],
-            literals_skipped: 0,
-        }
-    }
-}
+/// Pieces that are parsed before their names get ids. Memory goes with it, waiting against it.
+const PIECES_AT_ONCE: usize = 16;
 
 /// Parts that grow one after the other.
 struct Parts<'a> {
     parts: Vec<Part>,
-    hasher: &'a DefaultHashBuilder,
+    interner: &'a Interner,
 }
 
 impl<'a> Parts<'a> {
-    fn new(hasher: &'a DefaultHashBuilder) -> Self {
-        Self { parts: vec![Part::new(hasher)], hasher }
+    fn new(interner: &'a Interner) -> Self {
+        let mut parts = Self { parts: vec![], interner };
+        parts.open();
+        parts
+    }
+
+    fn open(&mut self) {
+        self.parts.push(Part {
+            entities: self.interner.mentions(),
+            relations: Names::default(),
+            relation_ids: vec![],
+            literals_skipped: 0,
+        });
     }
 
     fn push(&mut self, [subject, relation, object]: [&str; 3]) -> Result<(), Error> {
@@ -137,7 +139,7 @@ impl<'a> Parts<'a> {
         part.entities.push(object);
         part.relation_ids.push(RelationId(part.relations.intern(relation)?));
         if part.entities.is_full() {
-            self.parts.push(Part::new(self.hasher));
+            self.open();
         }
         Ok(())
     }
@@ -154,18 +156,21 @@ fn assemble(
     options: &LoadOptions,
 ) -> Result<Loaded, Error> {
     let Plan { pieces, reports: mut files } = plan(&sources, options)?;
-    let hasher = DefaultHashBuilder::default();
-    // Per piece, so that the first fault in the order of the files is the one reported.
-    let parsed: Vec<Result<Vec<Part>, Error>> =
-        pieces.par_iter().map(|piece| piece.parse(options, &hasher)).collect();
-    let (mut parts, mut sources_of) = (vec![], vec![]);
-    for (piece, parsed) in pieces.iter().zip(parsed) {
-        for part in parsed? {
-            files[piece.source].triples += part.relation_ids.len();
-            files[piece.source].literals_skipped += part.literals_skipped;
-            sources_of.push(piece.source);
-            parts.push(part);
+    let mut join = Join::new();
+    for batch in pieces.chunks(PIECES_AT_ONCE) {
+        // Collected in order, so that the first fault of a file is the one reported.
+        let parsed: Vec<Result<Vec<Part>, Error>> =
+            batch.par_iter().map(|piece| piece.parse(options, &join.interner)).collect();
+        let mut parts = vec![];
+        for (piece, parsed) in batch.iter().zip(parsed) {
+            let split = splits[piece.source].unwrap_or(Split::Train);
+            for part in parsed? {
+                files[piece.source].triples += part.relation_ids.len();
+                files[piece.source].literals_skipped += part.literals_skipped;
+                parts.push((split, part));
+            }
         }
+        join.add(parts)?;
     }
     for ((file, source), split) in files.iter().zip(&sources).zip(splits) {
         if file.triples == 0 && split.is_none_or(|split| split == Split::Train) {
@@ -175,16 +180,78 @@ fn assemble(
     // Large, and no longer needed: all names have been copied.
     drop(pieces);
     drop(sources);
-    let parts = parts.into_iter().zip(&sources_of);
-    let split_of = |source: usize| splits[source].unwrap_or(Split::Train);
-    let (entities, relations, triples) =
-        join(parts.map(|(part, &source)| (split_of(source), part)).collect())?;
-    let graph = Graph::from_triples(entities, relations, triples)?;
+    let graph = join.finish()?;
     if splits.contains(&None) {
         let (graph, cut) = split::cut(graph, &options.cut)?;
         return Ok(Loaded { graph, files, cut: Some(cut) });
     }
     Ok(Loaded { graph, files, cut: None })
+}
+
+/// Gives the parts common ids, in the order in which names first appear in the files.
+struct Join {
+    interner: Interner,
+    relations: Names,
+    /// With early ids in the place of entities until the end.
+    triples: [Vec<Triple>; 3],
+}
+
+impl Join {
+    fn new() -> Self {
+        Self { interner: Interner::new(), relations: Names::default(), triples: Default::default() }
+    }
+
+    fn add(&mut self, parts: Vec<(Split, Part)>) -> Result<(), Error> {
+        let first = self.triples.each_ref().map(Vec::len);
+        let (mut entities, mut lengths) = (vec![], vec![]);
+        for (split, part) in parts {
+            let ids = part.relations.iter().map(|name| self.relations.intern(name));
+            let ids = ids.collect::<Result<Vec<u32>, Error>>()?;
+            let unknown = EntityId(u32::MAX);
+            self.triples[split as usize].extend(part.relation_ids.iter().map(|relation| Triple {
+                subject: unknown,
+                relation: RelationId(ids[relation.0 as usize]),
+                object: unknown,
+            }));
+            lengths.push((split, part.relation_ids.len()));
+            entities.push(part.entities);
+        }
+        self.interner.intern(&mut entities)?;
+
+        let mut rest = self.triples.each_mut().map(Vec::as_mut_slice);
+        for (rest, first) in rest.iter_mut().zip(first) {
+            *rest = &mut std::mem::take(rest)[first..];
+        }
+        let mut runs = vec![];
+        for (split, length) in lengths {
+            let rest = &mut rest[split as usize];
+            let run;
+            (run, *rest) = std::mem::take(rest).split_at_mut(length);
+            runs.push(run);
+        }
+        entities.par_iter().zip(runs).for_each(|(entities, run)| {
+            entities.each_id(|place, id| {
+                let triple = &mut run[place / 2];
+                let slot = if place % 2 == 0 { &mut triple.subject } else { &mut triple.object };
+                slot.0 = id.bits();
+            });
+        });
+        self.interner.recycle(entities);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Graph, Error> {
+        let (entities, ids) = self.interner.finish()?;
+        let mut triples = self.triples;
+        for split in &mut triples {
+            split.par_iter_mut().for_each(|triple| {
+                for entity in [&mut triple.subject, &mut triple.object] {
+                    entity.0 = ids.of(EarlyId::from_bits(entity.0));
+                }
+            });
+        }
+        Graph::from_triples(entities, self.relations, triples)
+    }
 }
 
 struct Plan<'a> {
@@ -205,15 +272,11 @@ enum Reader<'a> {
 }
 
 impl Piece<'_> {
-    fn parse(
-        &self,
-        options: &LoadOptions,
-        hasher: &DefaultHashBuilder,
-    ) -> Result<Vec<Part>, Error> {
+    fn parse(&self, options: &LoadOptions, interner: &Interner) -> Result<Vec<Part>, Error> {
         let range = self.range.clone();
         match &self.reader {
-            Reader::Delimited(table) => table.parse(range, hasher),
-            Reader::Rdf(source) => rdf::parse(source, range, options.literals, hasher),
+            Reader::Delimited(table) => table.parse(range, interner),
+            Reader::Rdf(source) => rdf::parse(source, range, options.literals, interner),
         }
     }
 }
@@ -243,42 +306,6 @@ fn plan<'a>(sources: &'a [Source], options: &LoadOptions) -> Result<Plan<'a>, Er
         plan.reports.push(report);
     }
     Ok(plan)
-}
-
-/// Gives the parts common ids, in the order in which names first appear in the files.
-fn join(parts: Vec<(Split, Part)>) -> Result<(Names, Names, [Vec<Triple>; 3]), Error> {
-    let mut relations = Names::default();
-    let mut triples: [Vec<Triple>; 3] = Default::default();
-    let (mut entities, mut relations_of_parts) = (vec![], vec![]);
-    for (split, part) in parts {
-        let new_ids = part.relations.iter().map(|name| relations.intern(name));
-        let new_ids = new_ids.collect::<Result<Vec<u32>, Error>>()?;
-        // The entities are filled in below.
-        let no_entity = EntityId(u32::MAX);
-        triples[split as usize].extend(part.relation_ids.iter().map(|relation| Triple {
-            subject: no_entity,
-            relation: RelationId(new_ids[relation.0 as usize]),
-            object: no_entity,
-        }));
-        relations_of_parts.push((split, part.relation_ids.len()));
-        entities.push(part.entities);
-    }
-    let (entities, entity_ids) = intern::intern(entities)?;
-    let mut rest = triples.each_mut().map(Vec::as_mut_slice);
-    let mut runs = vec![];
-    for (split, length) in relations_of_parts {
-        let run;
-        (run, rest[split as usize]) =
-            std::mem::take(&mut rest[split as usize]).split_at_mut(length);
-        runs.push(run);
-    }
-    runs.into_par_iter().enumerate().for_each(|(piece, run)| {
-        let ids = entity_ids.of_piece(piece);
-        for (triple, entities) in run.iter_mut().zip(ids.chunks_exact(2)) {
-            (triple.subject, triple.object) = (EntityId(entities[0]), EntityId(entities[1]));
-        }
-    });
-    Ok((entities, relations, triples))
 }
 
 #[cfg(test)]

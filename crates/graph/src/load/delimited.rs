@@ -5,9 +5,9 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use hashbrown::DefaultHashBuilder;
 use memchr::Memchr2;
 
+use super::intern::Interner;
 use super::source::{Format, Source};
 use super::{LoadOptions, Part, Parts};
 use crate::{Error, FieldCount, Listing};
@@ -149,10 +149,10 @@ impl<'a> Table<'a> {
     pub(super) fn parse(
         &self,
         range: Range<usize>,
-        hasher: &DefaultHashBuilder,
+        interner: &Interner,
     ) -> Result<Vec<Part>, Error> {
         let (text, fault) = text(self.source, range.clone());
-        let mut parts = Parts::new(hasher);
+        let mut parts = Parts::new(interner);
         let parsed = if self.quoted {
             self.parse_quoted(text, range.start, &mut parts)
         } else {

@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use hashbrown::{DefaultHashBuilder, HashSet};
+use hashbrown::HashSet;
 use oxrdf::{NamedOrBlankNode, Term};
 use oxrdfio::{RdfFormat, RdfParser};
 
+use super::intern::Interner;
 use super::source::{Format, Source};
 use super::{Literals, Part, Parts};
 use crate::Error;
@@ -19,7 +20,7 @@ pub(super) fn parse(
     source: &Source,
     range: Range<usize>,
     literals: Literals,
-    hasher: &DefaultHashBuilder,
+    interner: &Interner,
 ) -> Result<Vec<Part>, Error> {
     let (format, format_name) = match source.format {
         Format::Turtle => (RdfFormat::Turtle, "Turtle"),
@@ -27,7 +28,7 @@ pub(super) fn parse(
     };
     let bytes = &source.bytes[range.clone()];
     let mut blank_nodes = BlankNodes::new(source, bytes);
-    let mut parts = Parts::new(hasher);
+    let mut parts = Parts::new(interner);
     for statement in RdfParser::from_format(format).for_slice(bytes) {
         let statement = statement.map_err(|error| {
             let offset = error.location().map_or(0, |location| location.start.offset as usize);
