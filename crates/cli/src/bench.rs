@@ -48,15 +48,17 @@ struct LoadTiming {
     triples_per_second: f64,
     /// The most memory that was ever resident; null where the system does not tell.
     peak_mb: Option<f64>,
-    /// What the finished graph keeps resident, names included.
-    graph_mb: Option<f64>,
-    /// The bytes of all names.
+    /// What is resident when the graph is done and nothing else is needed.
+    resident_mb: Option<f64>,
+    /// What triples and index of the graph take, and per triple.
+    graph_mb: f64,
+    bytes_per_triple: f64,
+    /// What its names and their table take.
     names_mb: f64,
 }
 
 fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
     let mut seconds = vec![];
-    let before = resident_mb("VmRSS");
     let mut last = None;
     for _ in 0..arguments.repeats {
         drop(last.take());
@@ -70,7 +72,7 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
     let seconds = seconds[seconds.len() / 2];
     let triples: usize = loaded.files.iter().map(|file| file.triples).sum();
     let graph = &loaded.graph;
-    let names = graph.entities().iter().chain(graph.relations().iter());
+    let names_bytes = graph.entities().heap_bytes() + graph.relations().heap_bytes();
     let timing = LoadTiming {
         triples,
         entities: graph.entities().len(),
@@ -79,8 +81,10 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
         seconds,
         triples_per_second: triples as f64 / seconds,
         peak_mb: resident_mb("VmHWM"),
-        graph_mb: resident_mb("VmRSS").zip(before).map(|(after, before)| after - before),
-        names_mb: names.map(str::len).sum::<usize>() as f64 / MB,
+        resident_mb: resident_mb("VmRSS"),
+        graph_mb: graph.heap_bytes() as f64 / MB,
+        bytes_per_triple: graph.heap_bytes() as f64 / graph.n_triples() as f64,
+        names_mb: names_bytes as f64 / MB,
     };
     if arguments.json {
         return show_json(&timing);
@@ -89,12 +93,17 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
     let megabytes = |mb: Option<f64>| mb.map_or("?".to_owned(), |mb| format!("{mb:.0} MB"));
     show(&format!(
         "{} triples and {} entities in {seconds:.3} s (median of {repeats}, {threads} threads): \
-         {} triples per second\n{} at the peak, {} when done\n",
+         {} triples per second\n\
+         {} at the peak, {} when done; the graph takes {:.0} MB ({:.1} bytes per triple) and {:.0} MB \
+         of names\n",
         count(triples),
         count(entities),
         count(timing.triples_per_second as usize),
         megabytes(timing.peak_mb),
-        megabytes(timing.graph_mb),
+        megabytes(timing.resident_mb),
+        timing.graph_mb,
+        timing.bytes_per_triple,
+        timing.names_mb,
     ))?;
     Ok(())
 }

@@ -95,6 +95,14 @@ impl Answers {
         (0..self.n_queries()).map(|number| self.up_to(number, Split::Test).len())
     }
 
+    /// The memory the index takes, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of_val(self.subject_start.as_slice())
+            + size_of_val(self.relations.as_slice())
+            + size_of_val(self.ends.as_slice())
+            + size_of_val(self.objects.as_slice())
+    }
+
     fn start(&self, number: usize) -> usize {
         if number == 0 { 0 } else { self.ends[number - 1][2] as usize }
     }

@@ -242,7 +242,7 @@ pub struct Listing(pub Vec<String>);
 impl fmt::Display for Listing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
-            return f.write_str("nothing of the kind");
+            return f.write_str("no graph file");
         }
         for (i, name) in self.0.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };

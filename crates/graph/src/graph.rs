@@ -164,6 +164,12 @@ impl Graph {
         })
     }
 
+    /// The memory that triples and index take, in bytes; names come on top.
+    pub fn heap_bytes(&self) -> usize {
+        let triples = self.triples.iter().map(|split| size_of_val(split.as_slice()));
+        triples.sum::<usize>() + self.answers.heap_bytes()
+    }
+
     /// Names and triples, without the index.
     pub(crate) fn into_parts(self) -> (Names, Names, [Vec<Triple>; 3]) {
         (self.entities, self.relations, self.triples)

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
-pub use candidates::{Candidates, load_candidates};
+pub use candidates::{Candidates, Rows, check_array, load_candidates};
 pub use delimited::{Column, Columns, ColumnsError, Header};
-pub use source::{Format, is_folder_of_splits};
+pub use source::Format;
 
 use crate::split::{Cut, CutOptions};
 use crate::{EntityId, Error, Graph, Names, RelationId, Split, Triple, split};

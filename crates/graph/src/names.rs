@@ -62,6 +62,11 @@ impl Names {
         self.push(name, hash)
     }
 
+    /// The memory they take, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.text.capacity() + size_of_val(self.ends.as_slice()) + self.table.allocation_size()
+    }
+
     /// Names that are known to be distinct, in the order of their ids.
     pub(crate) fn from_distinct<'a>(
         names: impl ExactSizeIterator<Item = &'a str>,

@@ -281,3 +281,130 @@ fn torch_permutation(n: usize, seed: u64) -> Vec<u32> {
     }
     order
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::graph::tests::{graph, show};
+
+    fn check(text: &str, splitter: &str, ratios: &str) -> Result<(Graph, Cut), Error> {
+        let options =
+            CutOptions { splitter: splitter.parse().unwrap(), ratios: ratios.parse().unwrap() };
+        cut(graph(text), &options)
+    }
+
+    fn sizes(graph: &Graph) -> [usize; 3] {
+        Split::ALL.map(|split| graph.triples(split).len())
+    }
+
+    /// The example that PyKEEN was given too, to be split there as here.
+    fn example() -> String {
+        let mut triples: Vec<String> = (0..64)
+            .map(|i| format!("n{} r{} n{}", i * 7 % 12, i / 3 % 4, (i * 5 + 3 + i / 12) % 12))
+            .collect();
+        triples.extend(["é r9 n1".to_owned(), "n1 r0 Z".to_owned()]);
+        triples.join("; ")
+    }
+
+    #[test]
+    fn training_keeps_every_entity_and_relation() {
+        for seed in 0..20 {
+            let (graph, cut) = check(&example(), &format!("random:{seed}"), "0.8,0.1,0.1").unwrap();
+            assert_eq!(sizes(&graph), [52, 7, 7]);
+            assert_eq!(cut.short_by, 0);
+            let unseen = crate::statistics::unseen(&graph);
+            assert_eq!((unseen.entities, unseen.relations), (0, 0));
+        }
+    }
+
+    #[test]
+    fn the_seed_decides_the_cut() {
+        let held_out = |splitter: &str| {
+            let (graph, _) = check(&example(), splitter, "0.8,0.1,0.1").unwrap();
+            show(&graph, Split::Test)
+        };
+        assert_eq!(held_out("random:1"), held_out("random:1"));
+        assert_ne!(held_out("random:1"), held_out("random:2"));
+    }
+
+    #[test]
+    fn triples_that_training_needs_are_not_held_out() {
+        // A path: only the middle triples can go, and of two neighbours only one.
+        let (graph, cut) = check("a r b; b r c; c r d; d r e", "random:0", "0.2,0.4,0.4").unwrap();
+        let [train, valid, test] = sizes(&graph);
+        assert_eq!(train + valid + test, 4);
+        assert_eq!(cut.short_by, 4 - (valid + test));
+        assert_eq!(crate::statistics::unseen(&graph).entities, 0);
+        // Here nothing at all can go.
+        let (graph, cut) = check("a r a; b q b", "random:0", "0.5,0.25,0.25").unwrap();
+        assert_eq!((sizes(&graph), cut.short_by), ([2, 0, 0], 2));
+    }
+
+    #[test]
+    fn permutations_are_those_of_torch() {
+        // Printed by torch.randperm(10, generator=torch.Generator().manual_seed(SEED)), torch 2.13.
+        assert_eq!(torch_permutation(10, 0), [4, 1, 7, 5, 3, 9, 0, 8, 6, 2]);
+        assert_eq!(torch_permutation(10, 1), [5, 6, 1, 2, 0, 8, 9, 3, 7, 4]);
+        assert_eq!(torch_permutation(10, 42), [2, 6, 1, 8, 4, 5, 0, 9, 3, 7]);
+        assert_eq!(torch_permutation(0, 0), [0; 0]);
+    }
+
+    #[test]
+    fn pykeen_users_get_their_split() {
+        // Printed by PyKEEN 1.11.1 for the same triples:
+        // TriplesFactory.from_labeled_triples(…).split([.8, .1, .1], random_state=42).
+        let train = "n0 r0 n3; n1 r0 Z; n1 r2 n2; n10 r3 n5; n11 r1 n4; n6 r2 n0; n7 r0 n0; \
+            n8 r2 n10; n9 r1 n10; é r9 n1; n2 r0 n6; n1 r2 n6; n5 r3 n11; n6 r2 n10; n5 r3 n1; \
+            n4 r1 n0; n3 r3 n3; n1 r2 n4; n4 r1 n11; n2 r0 n1; n9 r1 n8; n11 r1 n7; n1 r2 n5; \
+            n5 r3 n0; n4 r1 n1; n7 r0 n1; n9 r1 n11; n2 r0 n2; n5 r3 n10; n4 r1 n2; n11 r1 n5; \
+            n10 r3 n8; n3 r3 n4; n6 r2 n11; n10 r3 n6; n7 r0 n11; n5 r3 n2; n9 r1 n6; n11 r1 n8; \
+            n0 r0 n5; n3 r3 n2; n0 r0 n6; n1 r2 n3; n9 r1 n9; n9 r1 n7; n2 r0 n5; n2 r0 n4; \
+            n2 r0 n3; n8 r2 n7; n11 r1 n6; n8 r2 n9; n0 r0 n8";
+        let valid = "n7 r0 n8; n3 r3 n0; n10 r3 n9; n7 r0 n9; n6 r2 n1; n0 r0 n4; n0 r0 n7";
+        let test = "n8 r2 n11; n8 r2 n8; n3 r3 n1; n10 r3 n7; n7 r0 n10; n4 r1 n3; n6 r2 n9";
+        let (graph, _) = check(&example(), "pykeen:42", "0.8,0.1,0.1").unwrap();
+        for (split, expected) in Split::ALL.into_iter().zip([train, valid, test]) {
+            assert_eq!(show(&graph, split), expected.split("; ").collect::<Vec<_>>(), "{split}");
+        }
+    }
+
+    #[test]
+    fn what_pykeen_refuses_is_refused() {
+        let error = check("a r b; c r d; e r f", "pykeen:0", "0.4,0.3,0.3").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "expected at least 3 training triples, to have every entity and relation, found 1"
+        );
+    }
+
+    #[test]
+    fn cutting_loses_no_triple() {
+        let all: BTreeSet<String> = show(&graph(&example()), Split::Train).into_iter().collect();
+        for splitter in ["random:3", "pykeen:3"] {
+            let (graph, _) = check(&example(), splitter, "0.7,0.2,0.1").unwrap();
+            let parts: BTreeSet<String> =
+                Split::ALL.iter().flat_map(|&split| show(&graph, split)).collect();
+            assert_eq!(parts, all);
+            assert_eq!(sizes(&graph).iter().sum::<usize>(), all.len());
+        }
+    }
+
+    #[test]
+    fn settings_are_read_and_refused() {
+        assert_eq!("pykeen:42".parse(), Ok(Splitter::Pykeen { seed: 42 }));
+        for text in ["pykeen", "pykeen:-1", "sorted:1", ""] {
+            assert_eq!(text.parse::<Splitter>(), Err(SplitterError), "{text}");
+        }
+        assert_eq!(SplitterError.to_string(), "expected `random:SEED` or `pykeen:SEED`");
+        assert_eq!("0.9,0.05,0.05".parse(), Ok(Ratios([0.9, 0.05, 0.05])));
+        for text in ["0.8,0.2", "0.8,0.1,0.2", "0,0.5,0.5", "1.2,-0.1,-0.1", "NaN,0,0"] {
+            assert_eq!(text.parse::<Ratios>(), Err(RatiosError), "{text}");
+        }
+        assert_eq!(
+            RatiosError.to_string(),
+            "expected the shares of train, valid and test, which add up to 1, such as `0.8,0.1,0.1`"
+        );
+    }
+}

@@ -8,10 +8,10 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::BufReader;
+use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use npyz::{DType, NpyFile, Order, TypeChar};
+use npyz::{DType, NpyFile, NpyHeader, Order, TypeChar};
 use rayon::prelude::*;
 
 use crate::{EntityId, Error, Graph, Split};
@@ -70,6 +70,15 @@ pub fn load_candidates(
     }))
 }
 
+/// Checks that bytes are an array such as [`load_candidates`] reads, and tells its shape.
+///
+/// # Errors
+/// When they are not; `name` is what errors call the file.
+pub fn check_array(name: &Path, bytes: &[u8]) -> Result<(usize, usize), Error> {
+    let array = Array::parse(name, std::io::Cursor::new(bytes), bytes.len() as u64)?;
+    Ok((array.n_rows, array.width))
+}
+
 /// Whole numbers in two dimensions, row by row.
 struct Array {
     path: PathBuf,
@@ -86,14 +95,18 @@ impl Array {
         Self::parse(path, BufReader::with_capacity(1 << 20, file), n_bytes)
     }
 
-    fn parse(path: &Path, input: impl std::io::Read, n_bytes: u64) -> Result<Self, Error> {
+    fn parse(path: &Path, mut input: impl Read + Seek, n_bytes: u64) -> Result<Self, Error> {
         let wrong = |expected: &str, found: String| Error::Array {
             path: path.to_owned(),
             expected: expected.to_owned(),
             found,
         };
-        let npy = NpyFile::new(input)
+        let header = NpyHeader::from_reader(&mut input)
             .map_err(|error| wrong("an array in numpy's .npy format", error.to_string()))?;
+        let n_header = input
+            .stream_position()
+            .map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        let npy = NpyFile::with_header(header, input);
         let shape = npy.shape().to_vec();
         let [n_rows, width] = shape[..] else {
             return Err(wrong("an array of two dimensions", format!("the shape {shape:?}")));
@@ -110,9 +123,10 @@ impl Array {
         };
         // Before anything is allocated: a damaged header may claim any shape.
         let needed = n_rows.checked_mul(width).and_then(|n| n.checked_mul(value_bytes));
-        if needed.is_none_or(|needed| needed > n_bytes) {
+        let n_values = n_bytes.saturating_sub(n_header);
+        if needed != Some(n_values) {
             let expected = format!("{n_rows} × {width} numbers of {value_bytes} bytes");
-            return Err(wrong(&expected, format!("a file of {n_bytes} bytes")));
+            return Err(wrong(&expected, format!("{n_values} bytes")));
         }
         let kind = dtype.descr();
         let values = read_values(npy).ok_or_else(|| {
@@ -134,8 +148,8 @@ impl Array {
 }
 
 /// The values as 32-bit numbers, whatever their width in the file; nothing if one does not fit.
-fn read_values<R: std::io::Read>(npy: NpyFile<R>) -> Option<Vec<u32>> {
-    fn narrow<T: npyz::Deserialize, R: std::io::Read>(npy: NpyFile<R>) -> Option<Vec<u32>>
+fn read_values<R: Read>(npy: NpyFile<R>) -> Option<Vec<u32>> {
+    fn narrow<T: npyz::Deserialize, R: Read>(npy: NpyFile<R>) -> Option<Vec<u32>>
     where
         u32: TryFrom<T>,
     {
@@ -206,4 +220,105 @@ impl<'a> NumberedEntities<'a> {
 /// A name as all up to its last slash, and the rest.
 fn split_name(name: &str) -> (&str, &str) {
     name.split_at(name.rfind('/').map_or(0, |slash| slash + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use npyz::WriterBuilder;
+
+    use super::*;
+    use crate::{LoadOptions, load};
+
+    const TEST: &str = "drug/0\tr\tdisease/7\ndrug/2\tr\tdisease/0\n";
+
+    fn array<T: npyz::AutoSerialize>(shape: &[u64], values: &[T]) -> Vec<u8> {
+        let mut bytes = vec![];
+        let mut writer = npyz::WriteOptions::new()
+            .default_dtype()
+            .shape(shape)
+            .writer(&mut bytes)
+            .begin_nd()
+            .unwrap();
+        writer.extend(values).unwrap();
+        writer.finish().unwrap();
+        bytes
+    }
+
+    /// Loads a folder with these arrays for test.
+    fn check(test: &str, subjects: &[u8], objects: &[u8]) -> Result<Vec<Vec<String>>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+        write("train.tsv", b"drug/0\tr\tdisease/0\ndrug/1\tr\tdisease/7\ndrug/2\tr\tdisease/7\n");
+        write("test.tsv", test.as_bytes());
+        write("test_negative_subjects.npy", subjects);
+        write("test_negative_objects.npy", objects);
+        let graph = load(folder.path(), &LoadOptions::default()).unwrap().graph;
+        assert_eq!(load_candidates(folder.path(), &graph, Split::Valid).unwrap(), None);
+        let candidates = load_candidates(folder.path(), &graph, Split::Test).map_err(|error| {
+            error.to_string().replace(&format!("{}/", folder.path().display()), "")
+        })?;
+        let Candidates { subjects, objects } = candidates.unwrap();
+        let names = |rows: &Rows| -> Vec<String> {
+            let name = |id: &EntityId| graph.entities().name(id.0);
+            rows.entities
+                .chunks(rows.width)
+                .map(|row| row.iter().map(name).collect::<Vec<_>>().join(" "))
+                .collect()
+        };
+        Ok(vec![names(&subjects), names(&objects)])
+    }
+
+    #[test]
+    fn numbers_stand_for_entities_of_the_same_type() {
+        let subjects = array::<i64>(&[2, 2], &[1, 2, 0, 0]);
+        let objects = array::<u16>(&[2, 1], &[0, 7]);
+        let expected = [vec!["drug/1 drug/2", "drug/0 drug/0"], vec!["disease/0", "disease/7"]];
+        assert_eq!(check(TEST, &subjects, &objects).unwrap(), expected);
+    }
+
+    #[test]
+    fn arrays_that_do_not_fit_are_errors() {
+        let good = array::<i64>(&[2, 1], &[1, 1]);
+        let refused = |bytes: &[u8]| check(TEST, bytes, &good).unwrap_err();
+        let name = "test_negative_subjects.npy";
+        assert_eq!(
+            refused(&array::<i64>(&[3, 1], &[1, 1, 1])),
+            format!("{name}: expected 2 rows, one for each triple, found 3")
+        );
+        assert_eq!(
+            refused(&array::<i64>(&[2], &[1, 1])),
+            format!("{name}: expected an array of two dimensions, found the shape [2]")
+        );
+        assert_eq!(
+            refused(&array::<f64>(&[2, 1], &[1.0, 1.0])),
+            format!("{name}: expected an array of whole numbers, found '<f8'")
+        );
+        assert_eq!(
+            refused(&array::<i64>(&[2, 1], &[1, -1])),
+            format!("{name}: expected non-negative whole numbers below 2^32, found others ('<i8')")
+        );
+        assert_eq!(
+            refused(&array::<i64>(&[2, 1], &[1, 9])),
+            format!("{name}: row 1: expected the number of an entity, but there is no `drug/9`")
+        );
+        assert_eq!(
+            refused(&good[..good.len() - 1]),
+            format!("{name}: expected 2 × 1 numbers of 8 bytes, found 15 bytes")
+        );
+        let no_array = refused(b"subjects");
+        assert!(
+            no_array
+                .starts_with(&format!("{name}: expected an array in numpy's .npy format, found "))
+        );
+    }
+
+    #[test]
+    fn rows_cannot_be_matched_once_repeated_triples_are_dropped() {
+        let rows = array::<i64>(&[3, 1], &[1, 1, 1]);
+        assert_eq!(
+            check(&format!("{TEST}drug/0\tr\tdisease/7\n"), &rows, &rows).unwrap_err(),
+            "test_negative_subjects.npy: expected candidates for distinct triples in test, found 1 \
+             repeated ones, so that rows do not match triples"
+        );
+    }
 }

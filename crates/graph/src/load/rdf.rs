@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use hashbrown::HashSet;
 use oxrdf::{NamedOrBlankNode, Term};
-use oxrdfio::{RdfFormat, RdfParser};
+use oxrdfio::{RdfFormat, RdfParser, RdfSyntaxError};
 
 use super::intern::Interner;
 use super::source::{Format, Source};
@@ -22,22 +22,15 @@ pub(super) fn parse(
     literals: Literals,
     interner: &Interner,
 ) -> Result<Vec<Part>, Error> {
-    let (format, format_name) = match source.format {
-        Format::Turtle => (RdfFormat::Turtle, "Turtle"),
-        _ => (RdfFormat::NTriples, "N-Triples"),
+    let format = match source.format {
+        Format::Turtle => RdfFormat::Turtle,
+        _ => RdfFormat::NTriples,
     };
     let bytes = &source.bytes[range.clone()];
     let mut blank_nodes = BlankNodes::new(source, bytes);
     let mut parts = Parts::new(interner);
     for statement in RdfParser::from_format(format).for_slice(bytes) {
-        let statement = statement.map_err(|error| {
-            let offset = error.location().map_or(0, |location| location.start.offset as usize);
-            Error::Rdf {
-                place: source.place(range.start + offset),
-                format: format_name,
-                source: error,
-            }
-        })?;
+        let statement = statement.map_err(|error| first_error(source, format, error))?;
         let subject = match &statement.subject {
             NamedOrBlankNode::NamedNode(node) => node.as_str().to_owned(),
             NamedOrBlankNode::BlankNode(node) => blank_nodes.name(node.as_str()),
@@ -54,6 +47,16 @@ pub(super) fn parse(
         parts.push([&subject, statement.predicate.as_str(), &object])?;
     }
     Ok(parts.parts)
+}
+
+/// The first error of a file, with the lines of the file: a piece counts from its own start.
+fn first_error(source: &Source, format: RdfFormat, in_piece: RdfSyntaxError) -> Error {
+    let body = source.body();
+    let mut statements = RdfParser::from_format(format).for_slice(&source.bytes[body.clone()]);
+    let error = statements.find_map(Result::err).unwrap_or(in_piece);
+    let offset = error.location().map_or(0, |location| location.start.offset as usize);
+    let place = source.place(body.start + offset);
+    Error::Rdf { place, format: format.name(), source: error }
 }
 
 /// Names of blank nodes.

@@ -102,11 +102,6 @@ impl<'a> FileName<'a> {
     }
 }
 
-/// Whether a path is a folder, whose files are then its splits.
-pub fn is_folder_of_splits(data: &Path) -> bool {
-    data.is_dir()
-}
-
 /// The files of a dataset with their splits, in the order of the splits.
 ///
 /// A single file has no split: it is all there is, and is to be cut.
