@@ -8,10 +8,9 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufReader, Read, Seek};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use npyz::{DType, NpyFile, NpyHeader, Order, TypeChar};
 use rayon::prelude::*;
 
 use crate::{EntityId, Error, Graph, Split};
@@ -75,7 +74,7 @@ pub fn load_candidates(
 /// # Errors
 /// When they are not; `name` is what errors call the file.
 pub fn check_array(name: &Path, bytes: &[u8]) -> Result<(usize, usize), Error> {
-    let array = Array::parse(name, std::io::Cursor::new(bytes), bytes.len() as u64)?;
+    let array = Array::parse(name, bytes, bytes.len() as u64)?;
     Ok((array.n_rows, array.width))
 }
 
@@ -95,43 +94,43 @@ impl Array {
         Self::parse(path, BufReader::with_capacity(1 << 20, file), n_bytes)
     }
 
-    fn parse(path: &Path, mut input: impl Read + Seek, n_bytes: u64) -> Result<Self, Error> {
+    fn parse(path: &Path, mut input: impl Read, n_bytes: u64) -> Result<Self, Error> {
         let wrong = |expected: &str, found: String| Error::Array {
             path: path.to_owned(),
             expected: expected.to_owned(),
             found,
         };
-        let header = NpyHeader::from_reader(&mut input)
-            .map_err(|error| wrong("an array in numpy's .npy format", error.to_string()))?;
-        let n_header = input
-            .stream_position()
-            .map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        let npy = NpyFile::with_header(header, input);
-        let shape = npy.shape().to_vec();
-        let [n_rows, width] = shape[..] else {
-            return Err(wrong("an array of two dimensions", format!("the shape {shape:?}")));
+        let header = Header::read(&mut input)
+            .ok_or_else(|| wrong("an array in numpy's .npy format", "something else".to_owned()))?;
+        let [n_rows, width] = header.shape[..] else {
+            let found = format!("{} of them", header.shape.len());
+            return Err(wrong("an array of two dimensions", found));
         };
-        if npy.order() != Order::C {
+        if header.fortran_order {
             return Err(wrong("an array in C order", "one in Fortran order".to_owned()));
         }
-        let dtype = npy.dtype();
-        let value_bytes = match &dtype {
-            DType::Plain(kind) if matches!(kind.type_char(), TypeChar::Int | TypeChar::Uint) => {
-                kind.size_field()
-            }
-            _ => return Err(wrong("an array of whole numbers", dtype.descr())),
-        };
-        // Before anything is allocated: a damaged header may claim any shape.
-        let needed = n_rows.checked_mul(width).and_then(|n| n.checked_mul(value_bytes));
-        let n_values = n_bytes.saturating_sub(n_header);
-        if needed != Some(n_values) {
-            let expected = format!("{n_rows} × {width} numbers of {value_bytes} bytes");
-            return Err(wrong(&expected, format!("{n_values} bytes")));
-        }
-        let kind = dtype.descr();
-        let values = read_values(npy).ok_or_else(|| {
-            wrong("non-negative whole numbers below 2^32", format!("others ({kind})"))
+        let read = Number::from_descr(&header.descr).ok_or_else(|| {
+            wrong("an array of whole numbers", format!("`{}`", header.descr.escape_debug()))
         })?;
+        // Before anything is allocated: a damaged header may claim any shape.
+        let n_values = n_rows.checked_mul(width).and_then(|n| n.checked_mul(read.width as u64));
+        let found = n_bytes.saturating_sub(header.n_bytes);
+        if n_values != Some(found) {
+            let expected = format!("{n_rows} × {width} numbers of {} bytes", read.width);
+            return Err(wrong(&expected, format!("{found} bytes")));
+        }
+        let mut values = Vec::with_capacity((n_rows * width) as usize);
+        let mut bytes = [0; 8];
+        for _ in 0..n_rows * width {
+            input
+                .read_exact(&mut bytes[..read.width])
+                .map_err(|source| Error::Read { path: path.to_owned(), source })?;
+            let value =
+                read.value(&bytes[..read.width]).and_then(|value| u32::try_from(value).ok());
+            values.push(value.ok_or_else(|| {
+                wrong("whole numbers from 0 to 2^32 − 1", "one that is none".to_owned())
+            })?);
+        }
         Ok(Self { path: path.to_owned(), n_rows: n_rows as usize, width: width as usize, values })
     }
 
@@ -147,23 +146,80 @@ impl Array {
     }
 }
 
-/// The values as 32-bit numbers, whatever their width in the file; nothing if one does not fit.
-fn read_values<R: Read>(npy: NpyFile<R>) -> Option<Vec<u32>> {
-    fn narrow<T: npyz::Deserialize, R: Read>(npy: NpyFile<R>) -> Option<Vec<u32>>
-    where
-        u32: TryFrom<T>,
-    {
-        npy.data::<T>().ok()?.map(|value| u32::try_from(value.ok()?).ok()).collect()
+/// What stands before the values of a .npy file.
+///
+/// See `numpy.lib.format`: a magic string, a version, a length, and a dictionary as Python writes it.
+struct Header {
+    descr: String,
+    fortran_order: bool,
+    shape: Vec<u64>,
+    /// The length of all that stands before the values.
+    n_bytes: u64,
+}
+
+impl Header {
+    fn read(input: &mut impl Read) -> Option<Self> {
+        /// numpy itself refuses longer ones.
+        const MOST: u64 = 10_000;
+        let mut start = [0; 8];
+        input.read_exact(&mut start).ok()?;
+        let version = start.strip_prefix(b"\x93NUMPY")?[0];
+        // The length has two bytes in the first version, four in later ones.
+        let mut length = [0; 4];
+        let width = if version == 1 { 2 } else { 4 };
+        input.read_exact(&mut length[..width]).ok()?;
+        let length = u64::from(u32::from_le_bytes(length));
+        let mut dictionary = String::new();
+        input.take(length.min(MOST)).read_to_string(&mut dictionary).ok()?;
+        let n_bytes = 8 + width as u64 + length;
+
+        let value = |key: &str| {
+            let (_, rest) = dictionary.split_once(&format!("'{key}'"))?;
+            Some(rest.trim_start().strip_prefix(':')?.trim_start())
+        };
+        let (descr, _) = value("descr")?.strip_prefix('\'')?.split_once('\'')?;
+        let fortran_order = !value("fortran_order")?.starts_with("False");
+        let (shape, _) = value("shape")?.strip_prefix('(')?.split_once(')')?;
+        let sizes = shape.split(',').map(str::trim).filter(|size| !size.is_empty());
+        let shape = sizes.map(|size| size.parse().ok()).collect::<Option<_>>()?;
+        Some(Self { descr: descr.to_owned(), fortran_order, shape, n_bytes })
     }
-    let DType::Plain(kind) = npy.dtype() else { return None };
-    match (kind.type_char(), kind.size_field()) {
-        (TypeChar::Int, 8) => narrow::<i64, R>(npy),
-        (TypeChar::Int, 4) => narrow::<i32, R>(npy),
-        (TypeChar::Int, 2) => narrow::<i16, R>(npy),
-        (TypeChar::Uint, 8) => narrow::<u64, R>(npy),
-        (TypeChar::Uint, 4) => narrow::<u32, R>(npy),
-        (TypeChar::Uint, 2) => narrow::<u16, R>(npy),
-        _ => None,
+}
+
+/// How a whole number is written.
+struct Number {
+    width: usize,
+    signed: bool,
+    big_endian: bool,
+}
+
+impl Number {
+    /// Reads descriptions such as `<i8`: byte order, kind, bytes.
+    fn from_descr(descr: &str) -> Option<Self> {
+        let mut characters = descr.chars();
+        let big_endian = match characters.next()? {
+            '<' | '|' => false,
+            '>' => true,
+            _ => return None,
+        };
+        let signed = match characters.next()? {
+            'i' => true,
+            'u' => false,
+            _ => return None,
+        };
+        let width = characters.as_str().parse().ok()?;
+        [1, 2, 4, 8].contains(&width).then_some(Self { width, signed, big_endian })
+    }
+
+    /// The number, if it is not negative.
+    fn value(&self, bytes: &[u8]) -> Option<u64> {
+        let shift = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+        let value = match self.big_endian {
+            true => bytes.iter().fold(0, shift),
+            false => bytes.iter().rev().fold(0, shift),
+        };
+        let sign = 1 << (8 * self.width - 1);
+        (!self.signed || value & sign == 0).then_some(value)
     }
 }
 
@@ -224,24 +280,25 @@ fn split_name(name: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use npyz::WriterBuilder;
-
     use super::*;
     use crate::{LoadOptions, load};
 
     const TEST: &str = "drug/0\tr\tdisease/7\ndrug/2\tr\tdisease/0\n";
 
-    fn array<T: npyz::AutoSerialize>(shape: &[u64], values: &[T]) -> Vec<u8> {
-        let mut bytes = vec![];
-        let mut writer = npyz::WriteOptions::new()
-            .default_dtype()
-            .shape(shape)
-            .writer(&mut bytes)
-            .begin_nd()
-            .unwrap();
-        writer.extend(values).unwrap();
-        writer.finish().unwrap();
-        bytes
+    /// What numpy.save writes.
+    fn array(descr: &str, shape: &str, values: &[u8]) -> Vec<u8> {
+        let header =
+            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let length = (header.len() as u16).to_le_bytes();
+        [b"\x93NUMPY\x01\x00", length.as_slice(), header.as_bytes(), values].concat()
+    }
+
+    fn of_i64(shape: &str, values: &[i64]) -> Vec<u8> {
+        array(
+            "<i8",
+            shape,
+            &values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>(),
+        )
     }
 
     /// Loads a folder with these arrays for test.
@@ -270,51 +327,57 @@ mod tests {
 
     #[test]
     fn numbers_stand_for_entities_of_the_same_type() {
-        let subjects = array::<i64>(&[2, 2], &[1, 2, 0, 0]);
-        let objects = array::<u16>(&[2, 1], &[0, 7]);
+        let subjects = of_i64("(2, 2)", &[1, 2, 0, 0]);
+        let objects = array(">u2", "(2, 1)", &[0, 0, 0, 7]);
         let expected = [vec!["drug/1 drug/2", "drug/0 drug/0"], vec!["disease/0", "disease/7"]];
         assert_eq!(check(TEST, &subjects, &objects).unwrap(), expected);
     }
 
     #[test]
     fn arrays_that_do_not_fit_are_errors() {
-        let good = array::<i64>(&[2, 1], &[1, 1]);
+        let good = of_i64("(2, 1)", &[1, 1]);
         let refused = |bytes: &[u8]| check(TEST, bytes, &good).unwrap_err();
         let name = "test_negative_subjects.npy";
         assert_eq!(
-            refused(&array::<i64>(&[3, 1], &[1, 1, 1])),
+            refused(&of_i64("(3, 1)", &[1, 1, 1])),
             format!("{name}: expected 2 rows, one for each triple, found 3")
         );
         assert_eq!(
-            refused(&array::<i64>(&[2], &[1, 1])),
-            format!("{name}: expected an array of two dimensions, found the shape [2]")
+            refused(&of_i64("(2,)", &[1, 1])),
+            format!("{name}: expected an array of two dimensions, found 1 of them")
         );
         assert_eq!(
-            refused(&array::<f64>(&[2, 1], &[1.0, 1.0])),
-            format!("{name}: expected an array of whole numbers, found '<f8'")
+            refused(&array("<f8", "(2, 1)", &[0; 16])),
+            format!("{name}: expected an array of whole numbers, found `<f8`")
         );
         assert_eq!(
-            refused(&array::<i64>(&[2, 1], &[1, -1])),
-            format!("{name}: expected non-negative whole numbers below 2^32, found others ('<i8')")
+            refused(&of_i64("(2, 1)", &[1, -1])),
+            format!("{name}: expected whole numbers from 0 to 2^32 − 1, found one that is none")
         );
         assert_eq!(
-            refused(&array::<i64>(&[2, 1], &[1, 9])),
+            refused(&of_i64("(2, 1)", &[1, 9])),
             format!("{name}: row 1: expected the number of an entity, but there is no `drug/9`")
         );
         assert_eq!(
             refused(&good[..good.len() - 1]),
             format!("{name}: expected 2 × 1 numbers of 8 bytes, found 15 bytes")
         );
-        let no_array = refused(b"subjects");
-        assert!(
-            no_array
-                .starts_with(&format!("{name}: expected an array in numpy's .npy format, found "))
+        for bytes in [b"subjects".as_slice(), b"", &good[..20], &good[1..]] {
+            assert_eq!(
+                refused(bytes),
+                format!("{name}: expected an array in numpy's .npy format, found something else")
+            );
+        }
+        let fortran = String::from_utf8_lossy(&good[10..]).replace("False", "True ");
+        assert_eq!(
+            refused(&[&good[..10], fortran.as_bytes()].concat()),
+            format!("{name}: expected an array in C order, found one in Fortran order")
         );
     }
 
     #[test]
     fn rows_cannot_be_matched_once_repeated_triples_are_dropped() {
-        let rows = array::<i64>(&[3, 1], &[1, 1, 1]);
+        let rows = of_i64("(3, 1)", &[1, 1, 1]);
         assert_eq!(
             check(&format!("{TEST}drug/0\tr\tdisease/7\n"), &rows, &rows).unwrap_err(),
             "test_negative_subjects.npy: expected candidates for distinct triples in test, found 1 \
