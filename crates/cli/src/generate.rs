@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
+use clap::error::ErrorKind;
 use clap::{Args, ValueHint};
 use fullrank_graph::Split;
 use fullrank_graph::generate::{GenerateConfig, Generator};
@@ -100,7 +101,9 @@ pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     let &GenerateArguments { entities, relations, mean_degree, types, modes, noise, seed, .. } =
         arguments;
     if types > entities {
-        bail!("expected at most as many types as entities ({entities}), found --types {types}");
+        let message =
+            format!("expected at most {entities} types, one for each entity, found {types}");
+        clap::Command::new("fullrank generate").error(ErrorKind::ValueValidation, message).exit();
     }
     let out = &arguments.out;
     check_target(out, arguments.force)?;
@@ -154,28 +157,36 @@ fn write(generator: Generator, out: &Path) -> anyhow::Result<[usize; 3]> {
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;
 
+    let is_new = !out.exists();
     fs::create_dir_all(out).with_context(fail)?;
     let unfinished =
         tempfile::Builder::new().prefix(".unfinished-").tempdir_in(out).with_context(fail)?;
-    let mut files = Vec::with_capacity(Split::ALL.len());
-    for split in Split::ALL {
-        let file = fs::File::create(unfinished.path().join(file_name(split))).with_context(fail)?;
-        files.push(BufWriter::with_capacity(1 << 20, file));
-    }
-    let counts = stream(generator, &mut files, &stop).with_context(fail);
-    if stop.load(Ordering::Relaxed) {
-        return Err(Interrupted.into());
-    }
-    let counts = counts?;
-    for file in files {
-        file.into_inner()
-            .map_err(io::IntoInnerError::into_error)
-            .and_then(|file| file.sync_all())
-            .with_context(fail)?;
+    let counts = write_files(generator, unfinished.path(), &stop).with_context(fail);
+    let stopped = stop.load(Ordering::Relaxed);
+    if stopped || counts.is_err() {
+        drop(unfinished);
+        if is_new {
+            fs::remove_dir(out).with_context(fail)?;
+        }
+        return if stopped { Err(Interrupted.into()) } else { counts };
     }
     for split in Split::ALL {
         let name = file_name(split);
         fs::rename(unfinished.path().join(&name), out.join(&name)).with_context(fail)?;
+    }
+    counts
+}
+
+/// Writes the files of all splits to a folder.
+fn write_files(generator: Generator, folder: &Path, stop: &AtomicBool) -> io::Result<[usize; 3]> {
+    let mut files = Vec::with_capacity(Split::ALL.len());
+    for split in Split::ALL {
+        let file = fs::File::create(folder.join(file_name(split)))?;
+        files.push(BufWriter::with_capacity(1 << 20, file));
+    }
+    let counts = stream(generator, &mut files, stop)?;
+    for file in files {
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     }
     Ok(counts)
 }

@@ -13,7 +13,7 @@ use fullrank_graph::{Graph, Split};
 use serde::Serialize;
 
 use crate::input::{InputArguments, say_notes};
-use crate::output::{count, percent, show, show_json, table};
+use crate::output::{count, show, show_json, table};
 
 /// Show counts, degrees, relation classes, test leakage and dimension bounds of a graph
 ///
@@ -138,6 +138,19 @@ struct TwinsRow {
     given_away: usize,
 }
 
+impl TwinsRow {
+    fn to_cells(&self) -> Vec<String> {
+        let Self { relation, other, .. } = self;
+        let likeness = match self.likeness {
+            Likeness::Duplicate => format!("{relation} = {other}"),
+            Likeness::Inverse => format!("{relation} = inverse of {other}"),
+            Likeness::Symmetric => format!("{relation} is symmetric"),
+        };
+        let shared = format!("{:.0} %", 100.0 * self.share.min(self.share_of_other));
+        vec![count(self.given_away), count(self.test_triples), shared, likeness]
+    }
+}
+
 /// Negatives that lie beside the splits of a folder.
 fn candidates(arguments: &InspectArguments, graph: &Graph) -> anyhow::Result<Candidates> {
     let folder = &arguments.input.data;
@@ -195,7 +208,7 @@ impl Report {
         part("Answers per query", degrees_text(&self.degree));
         part("Queries by number of answers", histogram_text(&self.degree));
         part(
-            "Relations by class (1.5 objects per subject or subjects per object are many)",
+            "Relations by class (many: 1.5 or more objects per subject, or subjects per object)",
             classes_text(&self.relation_classes),
         );
         part("Not in training", self.unseen_text());
@@ -239,30 +252,28 @@ impl Report {
         let LeakageReport { test_triples, test_share, pairs, .. } = &self.leakage;
         if pairs.is_empty() {
             return format!(
-                "  no two relations share {} of their triples, none is symmetric\n",
-                percent(NEARLY)
+                "  no two relations share {:.0} % of their triples, and none is symmetric\n",
+                100.0 * NEARLY
             );
         }
-        let rows = pairs.iter().take(MOST).map(|pair| {
-            let relation = match pair.likeness {
-                Likeness::Duplicate => format!("{} = {}", pair.relation, pair.other),
-                Likeness::Inverse => format!("{} = inverse of {}", pair.relation, pair.other),
-                Likeness::Symmetric => format!("{} is symmetric", pair.relation),
-            };
-            let shares = [pair.share, pair.share_of_other].map(percent);
-            let counts = [pair.given_away, pair.test_triples].map(count);
-            [relation].into_iter().chain(shares).chain(counts).collect()
-        });
-        let header = ["", "of the one", "of the other", "given away", "of test triples"];
         let mut text = format!(
-            "  {} of {} test triples ({}) can be read off a training triple\n",
+            "  {} of {} test triples ({:.1} %) can be read off a training triple\n",
             count(*test_triples),
             count(self.splits.test),
-            percent(*test_share),
+            100.0 * test_share,
         );
-        text.push_str(&table(&header, rows));
-        if pairs.len() > MOST {
-            let _ = writeln!(text, "  and {} more pairs; --json has them all", pairs.len() - MOST);
+        let telling = pairs.iter().filter(|pair| pair.given_away > 0);
+        let rows: Vec<Vec<String>> = telling.take(MOST).map(TwinsRow::to_cells).collect();
+        let n_more = pairs.len() - rows.len();
+        if !rows.is_empty() {
+            text.push_str(&table(&["given away", "of test triples", "shared", ""], rows));
+        }
+        if n_more > 0 {
+            let _ = writeln!(
+                text,
+                "  {n_more} more pairs of relations share {:.0} % of their triples; --json has them",
+                100.0 * NEARLY
+            );
         }
         text
     }

@@ -101,17 +101,17 @@ pub(crate) fn count(number: usize) -> String {
     text
 }
 
-/// A share as a percentage.
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
-}
-
-/// A table without lines: the first column to the left, all others to the right.
+/// A table without lines: text to the left, numbers to the right.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(cells(header.iter().map(|name| (*name).to_owned())));
     table.add_rows(rows.into_iter().map(cells));
+    for (column, name) in table.column_iter_mut().zip(header) {
+        // A column without a name holds text, one with a name numbers.
+        let side = if name.is_empty() { CellAlignment::Left } else { CellAlignment::Right };
+        column.set_cell_alignment(side);
+    }
     let mut text = String::new();
     for line in table.to_string().lines() {
         let _ = writeln!(text, "{}", line.trim_end());
@@ -120,11 +120,7 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
 }
 
 fn cells(texts: impl IntoIterator<Item = String>) -> Row {
-    let align = |(i, text): (usize, String)| {
-        let alignment = if i == 0 { CellAlignment::Left } else { CellAlignment::Right };
-        Cell::new(printable(&text)).set_alignment(alignment)
-    };
-    texts.into_iter().enumerate().map(align).collect::<Vec<Cell>>().into()
+    texts.into_iter().map(|text| Cell::new(printable(&text))).collect::<Vec<Cell>>().into()
 }
 
 #[cfg(test)]

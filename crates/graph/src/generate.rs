@@ -11,6 +11,8 @@
 //! answers than others, and a share of all triples is noise.
 //! It writes no files; that is left to the caller.
 
+use std::fmt;
+
 use hashbrown::HashSet;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -39,10 +41,10 @@ pub struct GenerateConfig {
 impl Default for GenerateConfig {
     fn default() -> Self {
         Self {
-            entities: 2000,
-            relations: 8,
-            mean_degree: 20.0,
-            types: 50,
+            entities: 1000,
+            relations: 6,
+            mean_degree: 60.0,
+            types: 64,
             modes: 3,
             noise: 0.05,
             seed: 0,
@@ -150,13 +152,14 @@ impl Generator {
     }
 
     /// The name of an entity: its first type and its number.
-    pub fn entity_name(&self, entity: EntityId) -> String {
-        format!("t{}/{}", self.types_of[entity.0 as usize][0], entity.0)
+    pub fn entity_name(&self, entity: EntityId) -> impl fmt::Display + use<> {
+        let (first_type, number) = (self.types_of[entity.0 as usize][0], entity.0);
+        fmt::from_fn(move |f| write!(f, "t{first_type}/{number}"))
     }
 
     /// The name of a relation.
-    pub fn relation_name(&self, relation: RelationId) -> String {
-        format!("r{}", relation.0)
+    pub fn relation_name(&self, relation: RelationId) -> impl fmt::Display + use<> {
+        fmt::from_fn(move |f| write!(f, "r{}", relation.0))
     }
 
     /// About how many triples there will be.

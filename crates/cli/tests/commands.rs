@@ -1,0 +1,300 @@
+//! The program as a user meets it: what it prints, what it writes, how it exits.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Runs the program in a folder.
+fn run(folder: &Path, arguments: &str) -> Output {
+    command(folder, arguments).output().unwrap()
+}
+
+fn command(folder: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fullrank"));
+    command.args(arguments.split_whitespace()).current_dir(folder).env("NO_COLOR", "1");
+    command
+}
+
+/// Standard output of a run that succeeds.
+fn printed(folder: &Path, arguments: &str) -> String {
+    let output = run(folder, arguments);
+    assert!(output.status.success(), "{}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Standard error.
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(folder: &Path, arguments: &str) -> serde_json::Value {
+    serde_json::from_str(&printed(folder, arguments)).unwrap()
+}
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+/// A family in three splits, with a symmetric relation, an unseen entity and a repeated triple.
+fn family() -> tempfile::TempDir {
+    folder(&[
+        (
+            "family/train.tsv",
+            "ann\tparent\tbob\nann\tparent\tcid\nbob\tsibling\tcid\nann\tparent\tbob\n",
+        ),
+        ("family/valid.tsv", "cid\tparent\tdot\n"),
+        ("family/test.tsv", "cid\tsibling\tbob\n"),
+    ])
+}
+
+#[test]
+fn inspect_prints_tables() {
+    let folder = family();
+    let output = run(folder.path(), "inspect family");
+    assert_eq!(said(&output), "note: 1 repeated triples dropped from train\n");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (text, seconds) = text.trim_end().rsplit_once('\n').unwrap();
+    assert!(seconds.ends_with(" s"), "{seconds}");
+    let expected = "\
+Graph
+    entities  relations  triples  train  valid  test
+           4          2        5      3      1     1
+
+Answers per query
+                            queries  mean  median  max
+ without inverse relations        4  1.25       1    2
+ with inverse relations           9  1.11       1    2
+
+Queries by number of answers
+    without inverse  with inverse
+ 1                3             8  ████████████████████████
+ 2                1             1  ███
+
+Relations by class (many: 1.5 or more objects per subject, or subjects per object)
+      relations  triples  test triples
+ 1-1          1        2             1
+ 1-N          1        3             0
+ N-1          0        0             0
+ N-N          0        0             0
+
+Not in training
+  1 entities and 0 relations; 1 valid and 0 test triples have one of them
+
+Test leakage
+  1 of 1 test triples (100.0 %) can be read off a training triple
+ given away  of test triples  shared
+          1                1   100 %  sibling is symmetric
+
+Dimensions of a linear output layer
+                                                                       enough
+ any graph of this size: every ranking                                      3
+ any graph of this size: every set of answers                               4
+ any graph of this size: every distribution                                 3
+ any graph with at most c = 2 answers, with inverse relations: 2c + 1       5
+ any graph with at most c = 2 answers, without: 2c + 1                      5
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn inspect_gives_machines_one_document() {
+    let folder = family();
+    let report = json(folder.path(), "inspect family --effort low --json");
+    assert_eq!(report["entities"], 4);
+    assert_eq!(report["relations"], 2);
+    assert_eq!(report["triples"], 5);
+    assert_eq!(report["splits"]["train"], 3);
+    assert_eq!(report["duplicates_dropped"]["train"], 1);
+    assert_eq!(report["degree"]["forward"]["queries"], 4);
+    assert_eq!(report["degree"]["both"]["max"], 2);
+    assert_eq!(report["degree"]["both"]["median"], 1.0);
+    assert_eq!(report["bounds"]["worst_case"], 5);
+    assert_eq!(report["leakage"]["pairs"][0]["likeness"], "symmetric");
+    assert_eq!(report["unseen"]["valid_triples"], 1);
+    assert!(report["seconds"].is_f64());
+}
+
+#[test]
+fn standard_input_and_single_files_are_split() {
+    let folder = folder(&[]);
+    let mut child = command(folder.path(), "inspect - --format csv --split pykeen:1 --json")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let rows: String = (0..10).map(|i| format!("a{i},r,b\n")).collect();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(format!("head,relation,tail\n{rows}").as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        said(&output),
+        "error: expected at least 10 training triples, to have every entity and relation, found 8\n\n\
+         Use a larger first share in --ratios, or --split random:SEED.\n"
+    );
+    // Only `a0 r b` can be spared: `a0` has another triple, all else would lose its last one.
+    fs::write(folder.path().join("g.csv"), format!("{rows}a0,q,b\n")).unwrap();
+    let output = run(folder.path(), "inspect g.csv --split random:7 --ratios 0.6,0.2,0.2 --json");
+    assert_eq!(
+        said(&output),
+        "note: one file, split by `random:7` into 10 / 0 / 1 (train / valid / test)\n\
+         note: 3 triples fewer are held out than asked for: training needs them to have every \
+         entity and relation\n"
+    );
+}
+
+#[test]
+fn failures_are_explained_and_exit_with_one() {
+    let folder = folder(&[
+        ("bad.tsv", "a\tr\tb\na\tr\n"),
+        ("four.csv", "a,r,b,0.5\n"),
+        ("commas.tsv", "a,r,b\n"),
+        ("no/valid.tsv", "a\tr\tb\n"),
+        ("escape.csv", "\u{1b}[31mhead,relation\na,b\n"),
+    ]);
+    for (arguments, expected) in [
+        ("inspect bad.tsv", "error: bad.tsv:2: expected 3 tab-separated fields, found 2\n"),
+        (
+            "inspect four.csv",
+            "error: four.csv:1: expected 3 comma-separated fields, found 4\n\n\
+             Choose three of several columns with --columns, such as --columns 1,2,3.\n",
+        ),
+        (
+            "inspect commas.tsv",
+            "error: commas.tsv:1: expected 3 tab-separated fields, found 1\n\n\
+             A file with commas is read with --format csv.\n",
+        ),
+        (
+            "inspect no",
+            "error: no: expected a file named train (such as train.tsv), found `valid.tsv`\n\n\
+             A dataset is a folder with train, valid and test files, or a single file, which is \
+             then split.\n",
+        ),
+        (
+            "inspect escape.csv --columns head,relation,tail",
+            "error: escape.csv:1: expected a column named `head`, found `\\u{1b}[31mhead`, `relation`\n\n\
+             Name columns as the first line does, or give their numbers, such as --columns 1,2,3.\n",
+        ),
+        (
+            "inspect missing.tsv",
+            "error: missing.tsv: cannot be read: No such file or directory (os error 2)\n",
+        ),
+    ] {
+        let output = run(folder.path(), arguments);
+        assert_eq!(said(&output), expected);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_two() {
+    let folder = folder(&[]);
+    for arguments in [
+        "inspect",
+        "inspect x.tsv --columns 1,2",
+        "inspect x.tsv --split pykeen",
+        "inspect x.tsv --ratios 0.5,0.5,0.5",
+        "inspect x.tsv --threads 0",
+        "generate out --noise 2",
+        "generate out --entities 0",
+        "generate out --entities 5 --types 6",
+        "bench load x.tsv --repeats 0",
+        "dance",
+        "",
+    ] {
+        let output = run(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {}", said(&output));
+    }
+}
+
+#[test]
+fn generated_graphs_can_be_inspected_and_are_never_overwritten_unasked() {
+    let folder = folder(&[]);
+    let options = "generate toy --entities 200 --relations 3 --types 10 --mean-degree 6";
+    let written = json(folder.path(), &format!("{options} --json"));
+    let report = json(folder.path(), "inspect toy --json");
+    for count in ["entities", "relations", "triples"] {
+        assert_eq!(written[count], report[count], "{count}");
+    }
+    assert_eq!(written["test"], report["splits"]["test"]);
+    assert_eq!(report["unseen"]["entities"], 0);
+
+    let train = || fs::read(folder.path().join("toy/train.tsv")).unwrap();
+    let before = train();
+    let refused = run(folder.path(), &format!("{options} --seed 1"));
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(
+        said(&refused),
+        "error: toy: expected an empty folder or none; --force replaces train.tsv, valid.tsv and \
+         test.tsv in it\n"
+    );
+    assert_eq!(train(), before);
+    printed(folder.path(), &format!("{options} --force"));
+    assert_eq!(train(), before);
+    printed(folder.path(), &format!("{options} --force --seed 1"));
+    assert_ne!(train(), before);
+    let names: Vec<_> = fs::read_dir(folder.path().join("toy")).unwrap().collect();
+    assert_eq!(names.len(), 3);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_generation_leaves_nothing_and_exits_with_130() {
+    let folder = folder(&[]);
+    let mut child = command(folder.path(), "generate big --entities 4000000 --types 1000")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let big = folder.path().join("big");
+    while !big.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!big.exists());
+}
+
+#[test]
+fn bench_load_reports_what_it_measured() {
+    let folder = family();
+    let timing = json(folder.path(), "bench load family --repeats 2 --json");
+    assert_eq!((&timing["triples"], &timing["entities"]), (&6.into(), &4.into()));
+    assert!(timing["seconds"].as_f64().unwrap() > 0.0);
+    assert!(timing["triples_per_second"].as_f64().unwrap() > 0.0);
+    if cfg!(target_os = "linux") {
+        assert!(timing["peak_mb"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_failure() {
+    let folder = family();
+    let mut child =
+        command(folder.path(), "inspect family").stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn help_has_examples() {
+    let folder = folder(&[]);
+    for command in ["inspect", "generate", "bench load"] {
+        assert!(
+            printed(folder.path(), &format!("{command} --help")).contains("Example"),
+            "{command}"
+        );
+    }
+}
