@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
-use clap::error::ErrorKind;
 use clap::{Args, ValueHint};
 use fullrank_graph::Split;
 use fullrank_graph::generate::{GenerateConfig, Generator};
@@ -15,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
-use crate::output::{count, show, show_json};
+use crate::output::{count, show, show_json, wrong_usage};
 
 /// Make a synthetic graph with planted structure
 ///
@@ -101,9 +100,9 @@ pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     let &GenerateArguments { entities, relations, mean_degree, types, modes, noise, seed, .. } =
         arguments;
     if types > entities {
-        let message =
-            format!("expected at most {entities} types, one for each entity, found {types}");
-        clap::Command::new("fullrank generate").error(ErrorKind::ValueValidation, message).exit();
+        wrong_usage(format!(
+            "expected at most as many --types as --entities ({entities}), found {types}"
+        ));
     }
     let out = &arguments.out;
     check_target(out, arguments.force)?;
@@ -208,7 +207,7 @@ fn stream(
         writeln!(files[split as usize], "{subject}\t{relation}\t{object}")?;
         counts[split as usize] += 1;
         let n_written: usize = counts.iter().sum();
-        if n_written % STRIDE == 0 {
+        if n_written.is_multiple_of(STRIDE) {
             bar.set_position(n_written as u64);
             if stop.load(Ordering::Relaxed) {
                 break;

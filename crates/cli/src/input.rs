@@ -10,7 +10,7 @@ use fullrank_graph::load::{self, Columns, Format, Header, Literals, LoadOptions,
 use fullrank_graph::split::{CutOptions, Ratios, Splitter};
 use fullrank_graph::{Repeats, Split};
 
-use crate::output::{count, say};
+use crate::output::{count, say, wrong_usage};
 
 /// A graph and how to read it.
 #[derive(Args, Debug)]
@@ -65,6 +65,10 @@ enum HeaderArgument {
 impl InputArguments {
     /// Loads the graph.
     pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
+        let by_name = self.columns.as_ref().is_some_and(Columns::by_name);
+        if by_name && matches!(self.header, HeaderArgument::No) {
+            wrong_usage("expected --columns by number with --header no, found names");
+        }
         let mut options = self.options();
         if self.data != Path::new("-") {
             return Ok(load::load(&self.data, &options)?);

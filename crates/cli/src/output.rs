@@ -6,6 +6,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 use comfy_table::{Cell, CellAlignment, Row, Table, presets};
 use serde::Serialize;
 
@@ -25,6 +27,11 @@ pub(crate) fn show_json(result: &impl Serialize) -> anyhow::Result<()> {
 pub(crate) fn say(text: &str) {
     // There is nobody to tell when standard error is closed.
     let _ = writeln!(io::stderr().lock(), "{}", printable_lines(text));
+}
+
+/// Ends the program because of arguments that do not go together.
+pub(crate) fn wrong_usage(message: impl std::fmt::Display) -> ! {
+    crate::Arguments::command().error(ErrorKind::ValueValidation, message).exit()
 }
 
 /// Says why a command failed, with all its reasons in one line, and what to do about it.
@@ -93,7 +100,7 @@ pub(crate) fn count(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -1,5 +1,7 @@
 //! The program as a user meets it: what it prints, what it writes, how it exits.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails there and then")]
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -206,6 +208,7 @@ fn wrong_usage_exits_with_two() {
         "inspect x.tsv --columns 1,2",
         "inspect x.tsv --split pykeen",
         "inspect x.tsv --ratios 0.5,0.5,0.5",
+        "inspect x.csv --columns head,relation,tail --header no",
         "inspect x.tsv --threads 0",
         "generate out --noise 2",
         "generate out --entities 0",

@@ -211,7 +211,7 @@ impl Answers {
 }
 
 /// Cuts a slice into parts of the given lengths.
-fn cut<'a, T>(mut all: &'a mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&'a mut [T]> {
+fn cut<T>(mut all: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
     let mut parts = vec![];
     for length in lengths {
         let part;

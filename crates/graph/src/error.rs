@@ -171,7 +171,7 @@ pub enum Error {
         /// The format.
         format: &'static str,
         /// What the parser said.
-        source: oxrdfio::RdfSyntaxError,
+        source: Box<oxrdfio::RdfSyntaxError>,
     },
 
     /// More than 32-bit ids can tell apart.
@@ -224,6 +224,15 @@ pub enum FieldCount {
     Exactly(usize),
     /// The rest is ignored.
     AtLeast(usize),
+}
+
+impl FieldCount {
+    pub(crate) fn fits(self, found: usize) -> bool {
+        match self {
+            FieldCount::Exactly(n) => found == n,
+            FieldCount::AtLeast(n) => found >= n,
+        }
+    }
 }
 
 impl fmt::Display for FieldCount {

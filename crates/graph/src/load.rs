@@ -9,6 +9,7 @@ mod candidates;
 mod delimited;
 mod intern;
 mod rdf;
+mod records;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -290,8 +291,8 @@ fn plan<'a>(sources: &'a [Source], options: &LoadOptions) -> Result<Plan<'a>, Er
         let mut add = |range, reader| plan.pieces.push(Piece { source: index, range, reader });
         match source.format {
             Format::Tsv | Format::Csv => {
-                if let Some((table, header)) = delimited::Table::open(source, options)? {
-                    report.header = header;
+                if let Some(table) = delimited::Table::open(source, options)? {
+                    report.header = table.header.clone();
                     for range in table.pieces() {
                         add(range, Reader::Delimited(table.clone()));
                     }

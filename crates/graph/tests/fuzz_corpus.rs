@@ -9,8 +9,9 @@ mod hostile;
 fn replay(target: &str, check: impl Fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut n_files = 0;
-    for entry in fs::read_dir(&folder).unwrap() {
-        check(&fs::read(entry.unwrap().path()).unwrap());
+    for entry in fs::read_dir(&folder).expect("every target has a corpus") {
+        let path = entry.expect("the corpus can be listed").path();
+        check(&fs::read(path).expect("the corpus can be read"));
         n_files += 1;
     }
     assert!(n_files > 0, "{} is empty", folder.display());

@@ -5,9 +5,8 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use memchr::Memchr2;
-
 use super::intern::Interner;
+use super::records::{PlainRecords, QuoteFault, QuotedRecords};
 use super::source::{Format, Source};
 use super::{LoadOptions, Part, Parts};
 use crate::{Error, FieldCount, Listing};
@@ -20,7 +19,7 @@ pub enum Header {
     Auto,
     /// It does.
     Yes,
-    /// It is a triple.
+    /// It is a triple, unless columns are given by name.
     No,
 }
 
@@ -41,6 +40,27 @@ pub enum Column {
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[error("expected three columns by number or by name, such as `1,3,2` or `head,relation,tail`")]
 pub struct ColumnsError;
+
+impl Columns {
+    /// Whether a column is given by its name, which only a header can have.
+    pub fn by_name(&self) -> bool {
+        self.0.iter().any(|column| matches!(column, Column::Name(_)))
+    }
+
+    /// The places of the columns, counted from zero, or the name that the header lacks.
+    fn find(&self, header: &[String]) -> Result<[usize; 3], &str> {
+        let mut places = [0; 3];
+        for (place, column) in places.iter_mut().zip(&self.0) {
+            *place = match column {
+                Column::Number(number) => number - 1,
+                Column::Name(name) => {
+                    header.iter().position(|field| field == name).ok_or(name.as_str())?
+                }
+            };
+        }
+        Ok(places)
+    }
+}
 
 impl FromStr for Columns {
     type Err = ColumnsError;
@@ -75,14 +95,13 @@ pub(super) struct Table<'a> {
     columns: [usize; 3],
     expected: FieldCount,
     quoted: bool,
+    /// The names of the three columns, if the first line gave them.
+    pub(super) header: Option<[String; 3]>,
 }
 
 impl<'a> Table<'a> {
     /// Reads the first line and finds the columns; nothing if there is no line.
-    pub(super) fn open(
-        source: &'a Source,
-        options: &LoadOptions,
-    ) -> Result<Option<(Self, Option<[String; 3]>)>, Error> {
+    pub(super) fn open(source: &'a Source, options: &LoadOptions) -> Result<Option<Self>, Error> {
         let body = source.body();
         if body.is_empty() {
             return Ok(None);
@@ -90,53 +109,39 @@ impl<'a> Table<'a> {
         let quoted = source.format == Format::Csv
             && memchr::memchr(b'"', &source.bytes[body.clone()]).is_some();
         let first = first_line(source, body.clone(), quoted)?;
-        let place = || source.place(body.start);
-        let named = |name: &String| {
-            first.fields.iter().position(|field| field == name).ok_or_else(|| Error::NoColumn {
-                place: place(),
-                column: name.clone(),
-                found: Listing(first.fields.clone()),
-            })
-        };
+        let n_fields = first.fields.len();
         let usual = usual_columns(&first.fields);
-        let by_name =
-            |columns: &Columns| columns.0.iter().any(|column| matches!(column, Column::Name(_)));
+        let by_name = options.columns.as_ref().is_some_and(Columns::by_name);
         let has_header = match options.header {
             Header::Yes => true,
-            Header::No => false,
-            Header::Auto => usual.is_some() || options.columns.as_ref().is_some_and(by_name),
+            Header::No => by_name,
+            Header::Auto => by_name || usual.is_some(),
         };
-        let columns = match (&options.columns, usual) {
-            (Some(Columns(columns)), _) => {
-                let mut found = [0; 3];
-                for (found, column) in found.iter_mut().zip(columns) {
-                    *found = match column {
-                        Column::Number(number) => number - 1,
-                        Column::Name(name) => named(name)?,
-                    };
-                }
-                found
+        let chosen = match &options.columns {
+            None => usual.filter(|_| has_header),
+            Some(columns) => Some(columns.find(&first.fields).map_err(|name| Error::NoColumn {
+                place: source.place(body.start),
+                column: name.to_owned(),
+                found: Listing(first.fields.clone()),
+            })?),
+        };
+        let columns = chosen.unwrap_or([0, 1, 2]);
+        let needed = columns.into_iter().max().unwrap_or_default() + 1;
+        let expected = match chosen {
+            None => FieldCount::Exactly(3),
+            Some(_) if has_header => FieldCount::Exactly(n_fields.max(needed)),
+            Some(_) => FieldCount::AtLeast(needed),
+        };
+        let rows = body.clone();
+        let mut table = Self { source, rows, columns, expected, quoted, header: None };
+        if has_header {
+            if !expected.fits(n_fields) {
+                return Err(table.wrong_fields(body.start, n_fields));
             }
-            (None, Some(usual)) if has_header => usual,
-            (None, _) => [0, 1, 2],
-        };
-        let last = columns.into_iter().max().unwrap_or_default();
-        let expected = match (has_header, &options.columns) {
-            (true, _) if last < first.fields.len() => FieldCount::Exactly(first.fields.len()),
-            (_, Some(_)) => FieldCount::AtLeast(last + 1),
-            (_, None) => FieldCount::Exactly(3),
-        };
-        let rows = if has_header { first.end..body.end } else { body };
-        let table = Self { source, rows, columns, expected, quoted };
-        let header = has_header.then(|| columns.map(|column| first.fields.get(column).cloned()));
-        let header = match header {
-            // A header that lacks a column is caught here, not at the first triple.
-            Some(names) if names.contains(&None) => {
-                return Err(table.wrong_fields(0, first.fields.len()));
-            }
-            header => header.map(|names| names.map(Option::unwrap_or_default)),
-        };
-        Ok(Some((table, header)))
+            table.header = Some(columns.map(|column| first.fields[column].clone()));
+            table.rows.start = first.end;
+        }
+        Ok(Some(table))
     }
 
     /// Runs of whole lines that can be parsed side by side.
@@ -195,11 +200,7 @@ impl<'a> Table<'a> {
         fields: &[Range<usize>],
         start: usize,
     ) -> Result<[&'t str; 3], Error> {
-        let fits = match self.expected {
-            FieldCount::Exactly(n) => fields.len() == n,
-            FieldCount::AtLeast(n) => fields.len() >= n,
-        };
-        if !fits {
+        if !self.expected.fits(fields.len()) {
             return Err(match fields {
                 [only] if only.is_empty() => Error::EmptyLine { place: self.source.place(start) },
                 _ => self.wrong_fields(start, fields.len()),
@@ -292,142 +293,4 @@ fn usual_columns(fields: &[String]) -> Option<[usize; 3]> {
         }
     }
     Some(columns)
-}
-
-/// Reads text without quotes record by record.
-struct PlainRecords<'a> {
-    bytes: &'a [u8],
-    /// Where the next record starts.
-    at: usize,
-    /// The separators and line ends to come.
-    marks: Memchr2<'a>,
-    /// The fields of the last record.
-    fields: Vec<Range<usize>>,
-}
-
-impl<'a> PlainRecords<'a> {
-    fn new(text: &'a str, separator: u8) -> Self {
-        let bytes = text.as_bytes();
-        let marks = memchr::memchr2_iter(separator, b'\n', bytes);
-        Self { bytes, at: 0, marks, fields: vec![] }
-    }
-
-    /// Moves to the next record, if there is one.
-    fn next(&mut self) -> bool {
-        if self.at >= self.bytes.len() {
-            return false;
-        }
-        self.fields.clear();
-        loop {
-            let mark = self.marks.next().unwrap_or(self.bytes.len());
-            let line_ends = self.bytes.get(mark).is_none_or(|&byte| byte == b'\n');
-            let carriage_return = line_ends && mark > self.at && self.bytes[mark - 1] == b'\r';
-            self.fields.push(self.at..if carriage_return { mark - 1 } else { mark });
-            self.at = mark + 1;
-            if line_ends {
-                return true;
-            }
-        }
-    }
-}
-
-/// Reads text with quotes record by record.
-struct QuotedRecords<'a> {
-    text: &'a str,
-    separator: u8,
-    /// Where the next record starts.
-    at: usize,
-    /// The fields of the last record, in `unquoted`.
-    fields: Vec<Range<usize>>,
-    /// The text of the last record, without its quotes.
-    unquoted: String,
-}
-
-/// What is wrong with the quotes of a record, and at which byte.
-enum QuoteFault {
-    Unclosed(usize),
-    Inner(usize),
-    After(usize, char),
-}
-
-impl QuoteFault {
-    fn locate(self, source: &Source, start: usize) -> Error {
-        match self {
-            QuoteFault::Unclosed(at) => Error::UnclosedQuote { place: source.place(start + at) },
-            QuoteFault::Inner(at) => Error::InnerQuote { place: source.place(start + at) },
-            QuoteFault::After(at, found) => {
-                Error::AfterQuote { place: source.place(start + at), found }
-            }
-        }
-    }
-}
-
-impl<'a> QuotedRecords<'a> {
-    fn new(text: &'a str, separator: u8) -> Self {
-        Self { text, separator, at: 0, fields: vec![], unquoted: String::new() }
-    }
-
-    /// Moves to the next record, if there is one.
-    fn next(&mut self) -> Result<bool, QuoteFault> {
-        if self.at >= self.text.len() {
-            return Ok(false);
-        }
-        self.fields.clear();
-        self.unquoted.clear();
-        loop {
-            let start = self.unquoted.len();
-            if self.text[self.at..].starts_with('"') {
-                self.take_quoted()?;
-            } else {
-                self.take_unquoted()?;
-            }
-            self.fields.push(start..self.unquoted.len());
-            // A CR is part of the line end only where the line ends.
-            if self.text[self.at..].starts_with("\r\n") || &self.text[self.at..] == "\r" {
-                self.at += 1;
-            }
-            let next = self.text[self.at..].chars().next();
-            self.at += next.map_or(1, char::len_utf8);
-            match next {
-                None | Some('\n') => return Ok(true),
-                Some(other) if other as u32 == u32::from(self.separator) => {}
-                Some(other) => {
-                    return Err(QuoteFault::After(self.at - other.len_utf8(), other));
-                }
-            }
-        }
-    }
-
-    /// Takes a field that starts with a quote, up to its closing one.
-    fn take_quoted(&mut self) -> Result<(), QuoteFault> {
-        let opening = self.at;
-        self.at += 1;
-        loop {
-            let rest = &self.text[self.at..];
-            let quote = rest.find('"').ok_or(QuoteFault::Unclosed(opening))?;
-            self.unquoted.push_str(&rest[..quote]);
-            self.at += quote + 1;
-            if !rest[quote + 1..].starts_with('"') {
-                return Ok(());
-            }
-            self.unquoted.push('"');
-            self.at += 1;
-        }
-    }
-
-    /// Takes a field without quotes, up to its separator or line end.
-    fn take_unquoted(&mut self) -> Result<(), QuoteFault> {
-        let rest = &self.text[self.at..];
-        let end = memchr::memchr2(self.separator, b'\n', rest.as_bytes()).unwrap_or(rest.len());
-        let mut field = &rest[..end];
-        if rest.as_bytes().get(end) != Some(&self.separator) {
-            field = field.strip_suffix('\r').unwrap_or(field);
-        }
-        if let Some(quote) = field.find('"') {
-            return Err(QuoteFault::Inner(self.at + quote));
-        }
-        self.unquoted.push_str(field);
-        self.at += field.len();
-        Ok(())
-    }
 }

@@ -56,7 +56,7 @@ fn first_error(source: &Source, format: RdfFormat, in_piece: RdfSyntaxError) -> 
     let error = statements.find_map(Result::err).unwrap_or(in_piece);
     let offset = error.location().map_or(0, |location| location.start.offset as usize);
     let place = source.place(body.start + offset);
-    Error::Rdf { place, format: format.name(), source: error }
+    Error::Rdf { place, format: format.name(), source: Box::new(error) }
 }
 
 /// Names of blank nodes.

@@ -362,6 +362,14 @@ fn columns_that_are_not_there_are_errors() {
         complaint(check_with("g.csv", "drug,effect\na,r\n", &options)),
         "g.csv:1: expected 3 comma-separated fields, found 2"
     );
+    assert_eq!(
+        complaint(check_with("g.csv", "drug,effect,disease,score\na,r,b,1\n", &options)),
+        "g.csv:1: expected 3 comma-separated fields, found 4"
+    );
+    assert_eq!(
+        complaint(check_with("g.csv", "head,relation,tail\na,r,b\n", &columns("1,2,4"))),
+        "g.csv:1: expected 4 comma-separated fields, found 3"
+    );
 }
 
 #[test]

@@ -1,0 +1,55 @@
+//! Do the documents speak of what is there?
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn every_path_of_the_architecture_exists() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    assert!(text.lines().count() <= 200);
+    let paths: Vec<&str> = text
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| ["crates/", "fuzz/"].iter().any(|folder| name.starts_with(folder)))
+        .collect();
+    assert!(paths.len() > 20, "{paths:?}");
+    for path in paths {
+        assert!(root().join(path).exists(), "ARCHITECTURE.md names {path}");
+    }
+}
+
+#[test]
+fn every_source_file_is_on_the_map() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let mut folders = vec![root().join("crates/graph/src"), root().join("crates/cli/src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if !["lib.rs", "tests.rs"].iter().any(|plain| name.ends_with(plain)) {
+                assert!(text.contains(&name), "ARCHITECTURE.md does not name {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/data.md", "BENCHMARKS.md"]
+    {
+        let path = root().join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        let links = text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+        for link in links.filter(|link| !link.starts_with("http")) {
+            let file = link.split('#').next().unwrap();
+            assert!(path.parent().unwrap().join(file).exists(), "{name} links to {link}");
+        }
+    }
+}
