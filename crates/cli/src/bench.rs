@@ -1,13 +1,14 @@
 //! How long does it take?
 
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::input::InputArguments;
-use crate::output::{count, show, show_json};
+use crate::output::{count, show, show_json, wrong_usage};
 
 /// Measure how long something takes on this machine.
 #[derive(Subcommand, Debug)]
@@ -46,9 +47,9 @@ struct LoadTiming {
     /// Median over the repeats, for all triples of the files.
     seconds: f64,
     triples_per_second: f64,
-    /// The most memory that was ever resident; null where the system does not tell.
+    /// The most memory that was resident during the first load; null where the system does not tell.
     peak_mb: Option<f64>,
-    /// What is resident when the graph is done and nothing else is needed.
+    /// What was resident after it.
     resident_mb: Option<f64>,
     /// What triples and index of the graph take, and per triple.
     graph_mb: f64,
@@ -58,16 +59,22 @@ struct LoadTiming {
 }
 
 fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
+    if arguments.input.data == Path::new("-") && arguments.repeats > 1 {
+        wrong_usage("expected --repeats 1 with `-`: standard input can be read only once");
+    }
     let mut seconds = vec![];
-    let mut last = None;
-    for _ in 0..arguments.repeats {
-        drop(last.take());
+    let mut load = || -> anyhow::Result<_> {
         let start = Instant::now();
         let loaded = arguments.input.load()?;
         seconds.push(start.elapsed().as_secs_f64());
-        last = Some(loaded);
+        Ok(loaded)
+    };
+    // Memory is that of the first load: later ones find what earlier ones left to the allocator.
+    let loaded = load()?;
+    let (peak_mb, resident_mb) = (status_mb("VmHWM"), status_mb("VmRSS"));
+    for _ in 1..arguments.repeats {
+        load()?;
     }
-    let loaded = last.expect("there is at least one repeat");
     seconds.sort_by(f64::total_cmp);
     let seconds = seconds[seconds.len() / 2];
     let triples: usize = loaded.files.iter().map(|file| file.triples).sum();
@@ -80,8 +87,8 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
         repeats: arguments.repeats,
         seconds,
         triples_per_second: triples as f64 / seconds,
-        peak_mb: resident_mb("VmHWM"),
-        resident_mb: resident_mb("VmRSS"),
+        peak_mb,
+        resident_mb,
         graph_mb: graph.heap_bytes() as f64 / MB,
         bytes_per_triple: graph.heap_bytes() as f64 / graph.n_triples() as f64,
         names_mb: names_bytes as f64 / MB,
@@ -111,7 +118,7 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
 const MB: f64 = 1024.0 * 1024.0;
 
 /// A line of Linux's account of this process, in megabytes.
-fn resident_mb(line: &str) -> Option<f64> {
+fn status_mb(line: &str) -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;
     let kilobytes: f64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;

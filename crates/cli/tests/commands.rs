@@ -214,6 +214,7 @@ fn wrong_usage_exits_with_two() {
         "generate out --entities 0",
         "generate out --entities 5 --types 6",
         "bench load x.tsv --repeats 0",
+        "bench load - --repeats 2",
         "dance",
         "",
     ] {
