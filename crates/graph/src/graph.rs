@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-use crate::{Answers, Error, Names, answers};
+use crate::index::{Indexed, Indexer};
+use crate::split::{self, Cut, CutOptions};
+use crate::{Answers, Error, Names};
 
 /// An entity: its place among [`Graph::entities`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -115,13 +117,42 @@ impl Graph {
     pub fn from_triples(
         entities: Names,
         relations: Names,
-        mut triples: [Vec<Triple>; 3],
+        triples: [Vec<Triple>; 3],
     ) -> Result<Self, Error> {
-        let (answers, dropped, repeats) =
-            answers::index(entities.len(), relations.len(), &triples)?;
-        drop_positions(&mut triples, &dropped);
-        triples.iter_mut().for_each(Vec::shrink_to_fit);
+        let splits = Split::ALL.iter().zip(&triples);
+        let split_of: Vec<Split> = splits
+            .flat_map(|(&split, triples)| std::iter::repeat_n(split, triples.len()))
+            .collect();
+        let indexer = Indexer::new(entities.len(), relations.len(), triples)?;
+        let Indexed { lists: triples, answers, repeats } = indexer.finish(&split_of);
         Ok(Self { entities, relations, triples, answers, repeats })
+    }
+
+    /// A graph of triples that belong to no split yet, and how they were cut into splits.
+    ///
+    /// Repeated triples are dropped and counted as training's.
+    ///
+    /// # Errors
+    /// As for [`Graph::from_triples`], and when PyKEEN would refuse the cut too.
+    ///
+    /// # Panics
+    /// If a triple has an id that has no name.
+    pub fn from_uncut_triples(
+        entities: Names,
+        relations: Names,
+        triples: Vec<Triple>,
+        options: &CutOptions,
+    ) -> Result<(Self, Cut), Error> {
+        let indexer = Indexer::new(entities.len(), relations.len(), [triples])?;
+        let (indexer, n_repeated) = indexer.without_repeated()?;
+        let (split_of, cut) = split::assign(&entities, &relations, &indexer.lists[0], options)?;
+        let Indexed { lists: [all], answers, .. } = indexer.finish(&split_of);
+        let triples = Split::ALL.map(|split| {
+            let of_split = all.iter().zip(&split_of).filter(|(_, s)| **s == split);
+            of_split.map(|(triple, _)| *triple).collect()
+        });
+        let repeats = Repeats { within: [n_repeated, 0, 0], ..Repeats::default() };
+        Ok((Self { entities, relations, triples, answers, repeats }, cut))
     }
 
     /// The names of the entities.
@@ -168,24 +199,6 @@ impl Graph {
     pub fn heap_bytes(&self) -> usize {
         let triples = self.triples.iter().map(|split| size_of_val(split.as_slice()));
         triples.sum::<usize>() + self.answers.heap_bytes()
-    }
-
-    /// Names and triples, without the index.
-    pub(crate) fn into_parts(self) -> (Names, Names, [Vec<Triple>; 3]) {
-        (self.entities, self.relations, self.triples)
-    }
-}
-
-/// Removes triples by their position in the concatenation of the splits; `dropped` ascends.
-fn drop_positions(triples: &mut [Vec<Triple>; 3], dropped: &[u32]) {
-    let mut dropped = dropped.iter().peekable();
-    let mut position = 0;
-    for split in triples {
-        split.retain(|_| {
-            let keep = dropped.next_if_eq(&&position).is_none();
-            position += 1;
-            keep
-        });
     }
 }
 

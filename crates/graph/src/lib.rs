@@ -13,6 +13,7 @@ pub mod statistics;
 mod answers;
 mod error;
 mod graph;
+mod index;
 mod names;
 
 pub use answers::Answers;

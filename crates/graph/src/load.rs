@@ -21,7 +21,7 @@ pub use delimited::{Column, Columns, ColumnsError, Header};
 pub use source::Format;
 
 use crate::split::{Cut, CutOptions};
-use crate::{EntityId, Error, Graph, Names, RelationId, Split, Triple, split};
+use crate::{EntityId, Error, Graph, Names, RelationId, Split, Triple};
 use intern::{EarlyId, Interner, Mentions};
 use source::Source;
 
@@ -135,6 +135,11 @@ impl<'a> Parts<'a> {
     }
 
     fn push(&mut self, [subject, relation, object]: [&str; 3]) -> Result<(), Error> {
+        // Places within a part are 32 bits wide.
+        let limit = i32::MAX as usize;
+        if subject.len().max(object.len()) > limit {
+            return Err(Error::TooMany { what: "bytes in a name", limit });
+        }
         let part = self.last();
         part.entities.push(subject);
         part.entities.push(object);
@@ -181,12 +186,13 @@ fn assemble(
     // Large, and no longer needed: all names have been copied.
     drop(pieces);
     drop(sources);
-    let graph = join.finish()?;
+    let (entities, relations, triples) = join.finish()?;
     if splits.contains(&None) {
-        let (graph, cut) = split::cut(graph, &options.cut)?;
+        let [triples, ..] = triples;
+        let (graph, cut) = Graph::from_uncut_triples(entities, relations, triples, &options.cut)?;
         return Ok(Loaded { graph, files, cut: Some(cut) });
     }
-    Ok(Loaded { graph, files, cut: None })
+    Ok(Loaded { graph: Graph::from_triples(entities, relations, triples)?, files, cut: None })
 }
 
 /// Gives the parts common ids, in the order in which names first appear in the files.
@@ -241,7 +247,7 @@ impl Join {
         Ok(())
     }
 
-    fn finish(self) -> Result<Graph, Error> {
+    fn finish(self) -> Result<(Names, Names, [Vec<Triple>; 3]), Error> {
         let (entities, ids) = self.interner.finish()?;
         let mut triples = self.triples;
         for split in &mut triples {
@@ -251,7 +257,7 @@ impl Join {
                 }
             });
         }
-        Graph::from_triples(entities, self.relations, triples)
+        Ok((entities, self.relations, triples))
     }
 }
 

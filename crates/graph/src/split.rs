@@ -7,12 +7,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_mt::Mt;
+use rayon::prelude::*;
 
-use crate::{Error, Graph, Names, Split, Triple};
+use crate::{Error, Names, Split, Triple};
 
 /// How to cut.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -120,37 +120,32 @@ pub struct Cut {
     pub short_by: usize,
 }
 
-/// Cuts all triples of a graph anew.
-///
-/// # Errors
-/// When PyKEEN would refuse too: too many triples, or too small a share for training.
-pub fn cut(graph: Graph, options: &CutOptions) -> Result<(Graph, Cut), Error> {
-    let (entities, relations, splits) = graph.into_parts();
-    let triples = splits.concat();
-    drop(splits);
-    let (splits, short_by) = match options.splitter {
-        Splitter::Random { seed } => {
-            random(entities.len(), relations.len(), triples, options.ratios, seed)
-        }
-        Splitter::Pykeen { seed } => {
-            (pykeen(&entities, &relations, triples, options.ratios, seed)?, 0)
-        }
+/// The split of each triple; all triples are distinct.
+pub(crate) fn assign(
+    entities: &Names,
+    relations: &Names,
+    triples: &[Triple],
+    options: &CutOptions,
+) -> Result<(Vec<Split>, Cut), Error> {
+    let CutOptions { splitter, ratios } = *options;
+    let (split_of, short_by) = match splitter {
+        Splitter::Random { seed } => random(entities.len(), relations.len(), triples, ratios, seed),
+        Splitter::Pykeen { seed } => (pykeen(entities, relations, triples, ratios, seed)?, 0),
     };
-    let graph = Graph::from_triples(entities, relations, splits)?;
-    Ok((graph, Cut { splitter: options.splitter, short_by }))
+    Ok((split_of, Cut { splitter, short_by }))
 }
 
 /// Goes through the triples in random order and holds out each whose entities and relation
-/// have another one left, until there are enough. The splits keep the order of the file.
+/// have another one left, until there are enough.
 fn random(
     n_entities: usize,
     n_relations: usize,
-    triples: Vec<Triple>,
+    triples: &[Triple],
     ratios: Ratios,
     seed: u64,
-) -> ([Vec<Triple>; 3], usize) {
+) -> (Vec<Split>, usize) {
     let (mut entity_uses, mut relation_uses) = (vec![0u32; n_entities], vec![0u32; n_relations]);
-    for triple in &triples {
+    for triple in triples {
         entity_uses[triple.subject.0 as usize] += 1;
         entity_uses[triple.object.0 as usize] += 1;
         relation_uses[triple.relation.0 as usize] += 1;
@@ -158,14 +153,16 @@ fn random(
     let share = |share: f64| (triples.len() as f64 * share).round() as usize;
     let (n_valid, n_test) = (share(ratios.0[1]), share(ratios.0[2]));
 
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut order: Vec<u32> = (0..triples.len() as u32).collect();
-    order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
     let mut held_out = vec![];
-    for position in order {
+    for i in 0..order.len() {
         if held_out.len() == n_valid + n_test {
             break;
         }
-        let Triple { subject, relation, object } = triples[position as usize];
+        // Shuffled only as far as it is read.
+        order.swap(i, rng.random_range(i..triples.len()));
+        let Triple { subject, relation, object } = triples[order[i] as usize];
         let (subject, relation, object) =
             (subject.0 as usize, relation.0 as usize, object.0 as usize);
         entity_uses[subject] -= 1;
@@ -176,7 +173,7 @@ fn random(
             entity_uses[object] += 1;
             relation_uses[relation] += 1;
         } else {
-            held_out.push(position);
+            held_out.push(order[i]);
         }
     }
     let short_by = n_valid + n_test - held_out.len();
@@ -186,11 +183,7 @@ fn random(
     for (i, position) in held_out.into_iter().enumerate() {
         split_of[position as usize] = if i < n_valid { Split::Valid } else { Split::Test };
     }
-    let mut splits = [vec![], vec![], vec![]];
-    for (triple, split) in triples.into_iter().zip(split_of) {
-        splits[split as usize].push(triple);
-    }
-    (splits, short_by)
+    (split_of, short_by)
 }
 
 /// PyKEEN's coverage splitter.
@@ -201,37 +194,41 @@ fn random(
 fn pykeen(
     entities: &Names,
     relations: &Names,
-    mut triples: Vec<Triple>,
+    triples: &[Triple],
     ratios: Ratios,
     seed: u64,
-) -> Result<[Vec<Triple>; 3], Error> {
+) -> Result<Vec<Split>, Error> {
     // From here on, PyTorch draws 64-bit numbers.
     let limit = u32::MAX as usize / 20;
     if triples.len() >= limit {
         return Err(Error::TooMany { what: "triples for a PyKEEN split", limit });
     }
     let (entity_place, relation_place) = (places_by_name(entities), places_by_name(relations));
-    triples.sort_unstable_by_key(|triple| {
-        (
-            entity_place[triple.subject.0 as usize],
-            relation_place[triple.relation.0 as usize],
-            entity_place[triple.object.0 as usize],
-        )
+    let mut sorted: Vec<u32> = (0..triples.len() as u32).collect();
+    sorted.par_sort_unstable_by_key(|&position| {
+        let Triple { subject, relation, object } = triples[position as usize];
+        let (subject, object) = (entity_place[subject.0 as usize], entity_place[object.0 as usize]);
+        (subject, relation_place[relation.0 as usize], object)
     });
-    let in_cover = cover(entities.len(), relations.len(), &triples);
-    let (mut order, rest): (Vec<u32>, Vec<u32>) =
-        (0..triples.len() as u32).partition(|&i| in_cover[i as usize]);
-    let n_cover = order.len();
-    order.extend(torch_permutation(rest.len(), seed).into_iter().map(|i| rest[i as usize]));
+    let in_cover = cover(entities.len(), relations.len(), triples, &sorted);
+    let (cover, rest): (Vec<u32>, Vec<u32>) =
+        sorted.into_iter().partition(|&position| in_cover[position as usize]);
 
     let [train, _, test] = ratios.0;
     let n = triples.len() as f64;
     let (train_end, test_end) = ((n * train) as usize, (n * (train + test)) as usize);
-    if train_end < n_cover {
-        return Err(Error::SmallTraining { cover: n_cover, train: train_end });
+    if train_end < cover.len() {
+        return Err(Error::SmallTraining { cover: cover.len(), train: train_end });
     }
-    let pick = |part: &[u32]| part.iter().map(|&i| triples[i as usize]).collect();
-    Ok([pick(&order[..train_end]), pick(&order[test_end..]), pick(&order[train_end..test_end])])
+    let mut split_of = vec![Split::Train; triples.len()];
+    for (i, number) in torch_permutation(rest.len(), seed).into_iter().enumerate() {
+        split_of[rest[number as usize] as usize] = match cover.len() + i {
+            place if place < train_end => Split::Train,
+            place if place < test_end => Split::Test,
+            _ => Split::Valid,
+        };
+    }
+    Ok(split_of)
 }
 
 /// The place of each name among the sorted names.
@@ -245,14 +242,15 @@ fn places_by_name(names: &Names) -> Vec<u32> {
     places
 }
 
-/// Which triples PyKEEN puts into training first: the first one of each relation, then the first
-/// one with each subject that none of these has, then likewise for objects.
-fn cover(n_entities: usize, n_relations: usize, triples: &[Triple]) -> Vec<bool> {
+/// Which triples PyKEEN puts into training first: in their order by name, the first one of each
+/// relation, then the first one with each subject that none of these has, then likewise for objects.
+fn cover(n_entities: usize, n_relations: usize, triples: &[Triple], sorted: &[u32]) -> Vec<bool> {
     let mut in_cover = vec![false; triples.len()];
     let mut relation_seen = vec![false; n_relations];
-    for (i, triple) in triples.iter().enumerate() {
-        if !std::mem::replace(&mut relation_seen[triple.relation.0 as usize], true) {
-            in_cover[i] = true;
+    for &position in sorted {
+        let relation = triples[position as usize].relation.0 as usize;
+        if !std::mem::replace(&mut relation_seen[relation], true) {
+            in_cover[position as usize] = true;
         }
     }
     for slot in [|triple: &Triple| triple.subject, |triple: &Triple| triple.object] {
@@ -261,9 +259,10 @@ fn cover(n_entities: usize, n_relations: usize, triples: &[Triple]) -> Vec<bool>
             seen[triple.subject.0 as usize] = true;
             seen[triple.object.0 as usize] = true;
         }
-        for (i, triple) in triples.iter().enumerate() {
-            if !std::mem::replace(&mut seen[slot(triple).0 as usize], true) {
-                in_cover[i] = true;
+        for &position in sorted {
+            let entity = slot(&triples[position as usize]).0 as usize;
+            if !std::mem::replace(&mut seen[entity], true) {
+                in_cover[position as usize] = true;
             }
         }
     }
@@ -287,12 +286,16 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::Graph;
     use crate::graph::tests::{graph, show};
 
     fn check(text: &str, splitter: &str, ratios: &str) -> Result<(Graph, Cut), Error> {
         let options =
             CutOptions { splitter: splitter.parse().unwrap(), ratios: ratios.parse().unwrap() };
-        cut(graph(text), &options)
+        let graph = graph(text);
+        let (entities, relations) = (graph.entities().clone(), graph.relations().clone());
+        let triples = graph.triples(Split::Train).to_vec();
+        Graph::from_uncut_triples(entities, relations, triples, &options)
     }
 
     fn sizes(graph: &Graph) -> [usize; 3] {
@@ -366,7 +369,11 @@ mod tests {
         let test = "n8 r2 n11; n8 r2 n8; n3 r3 n1; n10 r3 n7; n7 r0 n10; n4 r1 n3; n6 r2 n9";
         let (graph, _) = check(&example(), "pykeen:42", "0.8,0.1,0.1").unwrap();
         for (split, expected) in Split::ALL.into_iter().zip([train, valid, test]) {
-            assert_eq!(show(&graph, split), expected.split("; ").collect::<Vec<_>>(), "{split}");
+            let mut found = show(&graph, split);
+            let mut expected: Vec<&str> = expected.split("; ").collect();
+            found.sort();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{split}");
         }
     }
 
