@@ -23,9 +23,9 @@ pub(crate) struct LoadArguments {
     #[command(flatten)]
     input: InputArguments,
 
-    /// Load this often and report the median
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
-    repeats: u16,
+    /// Load this often and report the median [default: 3, and 1 for `-`]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    repeats: Option<u16>,
 
     /// Print one JSON document
     #[arg(long)]
@@ -59,7 +59,9 @@ struct LoadTiming {
 }
 
 fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
-    if arguments.input.data == Path::new("-") && arguments.repeats > 1 {
+    let once = arguments.input.data == Path::new("-");
+    let repeats = arguments.repeats.unwrap_or(if once { 1 } else { 3 });
+    if once && repeats > 1 {
         wrong_usage("expected --repeats 1 with `-`: standard input can be read only once");
     }
     let mut seconds = vec![];
@@ -72,7 +74,7 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
     // Memory is that of the first load: later ones find what earlier ones left to the allocator.
     let loaded = load()?;
     let (peak_mb, resident_mb) = (status_mb("VmHWM"), status_mb("VmRSS"));
-    for _ in 1..arguments.repeats {
+    for _ in 1..repeats {
         load()?;
     }
     seconds.sort_by(f64::total_cmp);
@@ -84,7 +86,7 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
         triples,
         entities: graph.entities().len(),
         threads: rayon::current_num_threads(),
-        repeats: arguments.repeats,
+        repeats,
         seconds,
         triples_per_second: triples as f64 / seconds,
         peak_mb,
@@ -96,12 +98,12 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
     if arguments.json {
         return show_json(&timing);
     }
-    let LoadTiming { entities, threads, repeats, .. } = timing;
+    let LoadTiming { entities, threads, .. } = timing;
     let megabytes = |mb: Option<f64>| mb.map_or("?".to_owned(), |mb| format!("{mb:.0} MB"));
     show(&format!(
         "{} triples and {} entities in {seconds:.3} s (median of {repeats}, {threads} threads): \
          {} triples per second\n\
-         {} at the peak, {} when done; the graph takes {:.0} MB ({:.1} bytes per triple) and {:.0} MB \
+         {} at the peak, {} when done; the graph takes {:.1} MB ({:.1} bytes per triple) and {:.1} MB \
          of names\n",
         count(triples),
         count(entities),
@@ -111,8 +113,7 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
         timing.graph_mb,
         timing.bytes_per_triple,
         timing.names_mb,
-    ))?;
-    Ok(())
+    ))
 }
 
 const MB: f64 = 1024.0 * 1024.0;

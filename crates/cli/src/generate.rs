@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
-use crate::output::{count, show, show_json, wrong_usage};
+use crate::output::{count, counted, say, show, show_json, wrong_usage};
 
 /// Make a synthetic graph with planted structure
 ///
@@ -22,32 +22,35 @@ use crate::output::{count, show, show_json, wrong_usage};
 /// entities are far more popular than others, and a share of all triples is noise.
 /// Written as train.tsv, valid.tsv and test.tsv; the same options give the same files.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(
+    allow_negative_numbers = true,
+    after_help = "Examples:
   fullrank generate toy
-  fullrank generate large --entities 1000000 --relations 20 --types 1000 --mean-degree 10")]
+  fullrank generate large --entities 1000000 --relations 20 --types 1000 --mean-degree 10"
+)]
 pub(crate) struct GenerateArguments {
     /// The folder to make
     #[arg(value_hint = ValueHint::DirPath)]
     out: PathBuf,
 
     /// Number of entities
-    #[arg(long, default_value_t = defaults().entities, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = defaults().entities, value_parser = count_up_to(100_000_000))]
     entities: u32,
 
     /// Number of relations
-    #[arg(long, default_value_t = defaults().relations, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = defaults().relations, value_parser = count_up_to(100_000))]
     relations: u32,
 
-    /// Triples per entity: there will be about entities × mean-degree triples
-    #[arg(long, default_value_t = defaults().mean_degree, value_parser = positive)]
+    /// Triples per entity, at least 1: there will be about entities × mean-degree triples
+    #[arg(long, default_value_t = defaults().mean_degree, value_parser = mean_degree)]
     mean_degree: f64,
 
-    /// Number of types of entities
-    #[arg(long, default_value_t = defaults().types, value_parser = clap::value_parser!(u32).range(1..))]
-    types: u32,
+    /// Number of types of entities [default: 64, or as many as there are entities]
+    #[arg(long, value_parser = count_up_to(100_000))]
+    types: Option<u32>,
 
     /// Types of object to which a relation leads from one type of subject
-    #[arg(long, default_value_t = defaults().modes, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = defaults().modes, value_parser = count_up_to(1000))]
     modes: u32,
 
     /// Share of triples whose object is drawn at random
@@ -71,10 +74,14 @@ fn defaults() -> GenerateConfig {
     GenerateConfig::default()
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+fn count_up_to(most: i64) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=most)
+}
+
+fn mean_degree(text: &str) -> Result<f64, String> {
     match text.parse() {
-        Ok(number) if number > 0.0 && number < f64::INFINITY => Ok(number),
-        _ => Err("expected a number above 0".to_owned()),
+        Ok(number) if (1.0..=1e6).contains(&number) => Ok(number),
+        _ => Err("expected a number from 1 to 1000000".to_owned()),
     }
 }
 
@@ -85,11 +92,17 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-#[derive(Serialize)]
+/// What was written.
 struct Written {
+    counts: [usize; 3],
+    n_relations: usize,
+}
+
+#[derive(Serialize)]
+struct Summary {
     out: PathBuf,
     entities: u32,
-    relations: u32,
+    relations: usize,
     triples: usize,
     train: usize,
     valid: usize,
@@ -97,35 +110,59 @@ struct Written {
 }
 
 pub(crate) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
-    let &GenerateArguments { entities, relations, mean_degree, types, modes, noise, seed, .. } =
-        arguments;
+    let config = config(arguments);
+    let out = &arguments.out;
+    check_target(out, arguments.force)?;
+    let Written { counts, n_relations: relations } = write(Generator::new(config.clone()), out)?;
+    let triples = counts.iter().sum();
+    let ([train, valid, test], entities) = (counts, config.entities);
+    let asked_for = f64::from(entities) * config.mean_degree;
+    // The mean of so uneven degrees strays by a few percent, more in small graphs.
+    if (triples as f64) < 0.8 * asked_for {
+        say(&format!(
+            "note: there are fewer triples than the {} asked for: with these types and relations, \
+             subjects run out of objects",
+            count(asked_for as usize)
+        ));
+    }
+    if relations < config.relations as usize {
+        say(&format!("note: {} of {} relations occur", count(relations), config.relations));
+    }
+    let summary = Summary { out: out.clone(), entities, relations, triples, train, valid, test };
+    if arguments.json {
+        return show_json(&summary);
+    }
+    show(&format!(
+        "{}: {} ({} train, {} valid, {} test) between {} entities\n",
+        out.display(),
+        counted(triples, "triple"),
+        count(train),
+        count(valid),
+        count(test),
+        count(entities as usize),
+    ))
+}
+
+/// The settings, if they go together.
+fn config(arguments: &GenerateArguments) -> GenerateConfig {
+    let &GenerateArguments { entities, relations, mean_degree, modes, noise, seed, .. } = arguments;
+    let types = arguments.types.unwrap_or(defaults().types.min(entities));
     if types > entities {
         wrong_usage(format!(
             "expected at most as many --types as --entities ({entities}), found {types}"
         ));
     }
-    let out = &arguments.out;
-    check_target(out, arguments.force)?;
-    let config = GenerateConfig { entities, relations, mean_degree, types, modes, noise, seed };
-    let [train, valid, test] = write(Generator::new(config), out)?;
-    let triples = train + valid + test;
-    let written = Written { out: out.clone(), entities, relations, triples, train, valid, test };
-    if arguments.json {
-        return show_json(&written);
+    let n_patterns = u64::from(types) * u64::from(relations) * u64::from(modes);
+    if n_patterns > MAX_PATTERNS {
+        wrong_usage(format!(
+            "expected types × relations × modes to be at most {MAX_PATTERNS}, found {n_patterns}"
+        ));
     }
-    show(&format!(
-        "{}: {} triples ({} train, {} valid, {} test) between {} entities\n\n\
-         Next: fullrank inspect {}\n",
-        out.display(),
-        count(triples),
-        count(train),
-        count(valid),
-        count(test),
-        count(entities as usize),
-        out.display(),
-    ))?;
-    Ok(())
+    GenerateConfig { entities, relations, mean_degree, types, modes, noise, seed }
 }
+
+/// Where relations lead is drawn in advance; this many destinations take 400 MB.
+const MAX_PATTERNS: u64 = 100_000_000;
 
 /// The file of a split.
 fn file_name(split: Split) -> String {
@@ -137,20 +174,34 @@ fn check_target(out: &Path, force: bool) -> anyhow::Result<()> {
     if !out.exists() {
         return Ok(());
     }
-    let entries = fs::read_dir(out)
-        .with_context(|| format!("{}: expected a folder or nothing", out.display()))?;
-    let occupied = entries.count() > 0;
-    if occupied && !force {
+    let fail = || format!("{}: expected a folder or nothing", out.display());
+    let entries = fs::read_dir(out).with_context(fail)?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<io::Result<Vec<String>>>().with_context(fail)?;
+    // What a killed run has left behind is in nobody's way.
+    names.retain(|name| !name.starts_with(UNFINISHED));
+    if !names.is_empty() && !force {
         bail!(
-            "{}: expected an empty folder or none; --force replaces train.tsv, valid.tsv and test.tsv in it",
+            "{}: expected an empty folder or none; --force replaces train.tsv, valid.tsv and \
+             test.tsv in it",
             out.display()
         );
+    }
+    for split in Split::ALL {
+        let is_other =
+            |name: &&String| name.starts_with(&format!("{split}.")) && **name != file_name(split);
+        if let Some(other) = names.iter().find(is_other) {
+            bail!("{}: expected no other file for {split}, found `{other}`", out.display());
+        }
     }
     Ok(())
 }
 
+/// How the folder starts in which files are made.
+const UNFINISHED: &str = ".unfinished-";
+
 /// Writes all triples beside their target, then moves the finished files there.
-fn write(generator: Generator, out: &Path) -> anyhow::Result<[usize; 3]> {
+fn write(generator: Generator, out: &Path) -> anyhow::Result<Written> {
     let fail = || format!("{}: cannot be written", out.display());
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -159,35 +210,35 @@ fn write(generator: Generator, out: &Path) -> anyhow::Result<[usize; 3]> {
     let is_new = !out.exists();
     fs::create_dir_all(out).with_context(fail)?;
     let unfinished =
-        tempfile::Builder::new().prefix(".unfinished-").tempdir_in(out).with_context(fail)?;
-    let counts = write_files(generator, unfinished.path(), &stop).with_context(fail);
+        tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(out).with_context(fail)?;
+    let written = write_files(generator, unfinished.path(), &stop).with_context(fail);
     let stopped = stop.load(Ordering::Relaxed);
-    if stopped || counts.is_err() {
+    if stopped || written.is_err() {
         drop(unfinished);
         if is_new {
             fs::remove_dir(out).with_context(fail)?;
         }
-        return if stopped { Err(Interrupted.into()) } else { counts };
+        return if stopped { Err(Interrupted.into()) } else { written };
     }
     for split in Split::ALL {
         let name = file_name(split);
         fs::rename(unfinished.path().join(&name), out.join(&name)).with_context(fail)?;
     }
-    counts
+    written
 }
 
 /// Writes the files of all splits to a folder.
-fn write_files(generator: Generator, folder: &Path, stop: &AtomicBool) -> io::Result<[usize; 3]> {
+fn write_files(generator: Generator, folder: &Path, stop: &AtomicBool) -> io::Result<Written> {
     let mut files = Vec::with_capacity(Split::ALL.len());
     for split in Split::ALL {
         let file = fs::File::create(folder.join(file_name(split)))?;
         files.push(BufWriter::with_capacity(1 << 20, file));
     }
-    let counts = stream(generator, &mut files, stop)?;
+    let written = stream(generator, &mut files, stop)?;
     for file in files {
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     }
-    Ok(counts)
+    Ok(written)
 }
 
 /// Writes triple after triple, until the end or until told to stop.
@@ -195,7 +246,7 @@ fn stream(
     mut generator: Generator,
     files: &mut [BufWriter<fs::File>],
     stop: &AtomicBool,
-) -> io::Result<[usize; 3]> {
+) -> io::Result<Written> {
     /// How many triples pass between two looks at the clock and at Ctrl-C.
     const STRIDE: usize = 1 << 14;
     let bar = progress_bar(generator.expected_triples());
@@ -215,7 +266,7 @@ fn stream(
         }
     }
     bar.finish_and_clear();
-    Ok(counts)
+    Ok(Written { counts, n_relations: generator.n_relations() })
 }
 
 fn progress_bar(expected: u64) -> ProgressBar {

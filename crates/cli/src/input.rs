@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum, ValueHint};
 use fullrank_graph::load::{self, Columns, Format, Header, Literals, LoadOptions, Loaded};
 use fullrank_graph::split::{CutOptions, Ratios, Splitter};
-use fullrank_graph::{Repeats, Split};
+use fullrank_graph::statistics::relation_profiles;
+use fullrank_graph::{EntityId, Graph, Repeats, Split};
 
-use crate::output::{count, say, wrong_usage};
+use crate::output::{count, counted, say, wrong_usage};
 
 /// A graph and how to read it.
 #[derive(Args, Debug)]
@@ -38,13 +39,14 @@ pub(crate) struct InputArguments {
     #[arg(long, help_heading = "Reading")]
     literals: bool,
 
-    /// How a single file is split: `random:SEED`, or `pykeen:SEED` for PyKEEN's own split
-    #[arg(long, help_heading = "Reading", default_value_t, value_name = "WAY:SEED")]
-    split: Splitter,
+    /// How a single file is split: `random:SEED`, or `pykeen:SEED` for PyKEEN's own split [default:
+    /// random:0]
+    #[arg(long, help_heading = "Reading", value_name = "WAY:SEED")]
+    split: Option<Splitter>,
 
-    /// The shares of train, valid and test in a single file
-    #[arg(long, help_heading = "Reading", default_value_t, value_name = "TRAIN,VALID,TEST")]
-    ratios: Ratios,
+    /// The shares of train, valid and test in a single file [default: 0.8,0.1,0.1]
+    #[arg(long, help_heading = "Reading", value_name = "TRAIN,VALID,TEST")]
+    ratios: Option<Ratios>,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -94,19 +96,32 @@ impl InputArguments {
                 HeaderArgument::No => Header::No,
             },
             literals: if self.literals { Literals::Keep } else { Literals::Skip },
-            cut: CutOptions { splitter: self.split, ratios: self.ratios },
+            cut: CutOptions {
+                splitter: self.split.unwrap_or_default(),
+                ratios: self.ratios.unwrap_or_default(),
+            },
         }
     }
 }
 
-/// Says what a user should know about how the graph was read.
-pub(crate) fn say_notes(loaded: &Loaded) {
-    for note in notes(loaded) {
-        say(&format!("note: {note}"));
+impl InputArguments {
+    /// Says what a user should know about how the graph was read.
+    pub(crate) fn say_notes(&self, loaded: &Loaded) {
+        let mut notes = file_notes(loaded);
+        notes.extend(split_notes(loaded));
+        if loaded.cut.is_none() && (self.split.is_some() || self.ratios.is_some()) {
+            notes.push(
+                "the folder has its own splits; --split and --ratios are not used".to_owned(),
+            );
+        }
+        notes.extend(repeat_notes(loaded));
+        for note in notes {
+            say(&format!("note: {note}"));
+        }
     }
 }
 
-fn notes(loaded: &Loaded) -> Vec<String> {
+fn file_notes(loaded: &Loaded) -> Vec<String> {
     let mut notes = vec![];
     for file in &loaded.files {
         let path = file.path.display();
@@ -117,38 +132,72 @@ fn notes(loaded: &Loaded) -> Vec<String> {
             ));
         }
         if file.literals_skipped > 0 {
-            let skipped = count(file.literals_skipped);
-            notes.push(format!("{path}: {skipped} literals left out; --literals keeps them"));
+            let skipped = counted(file.literals_skipped, "literal");
+            notes.push(format!("{path}: {skipped} left out; --literals keeps them"));
         }
     }
+    if let [first, ..] = &loaded.files[..]
+        && first.header.is_none()
+        && first_line_stands_apart(&loaded.graph)
+    {
+        let path = first.path.display();
+        notes.push(format!(
+            "{path}: the names in the first line occur nowhere else; if it is a header, use \
+             --header yes"
+        ));
+    }
+    notes
+}
+
+/// Whether the first triple shares no name with any other, as a header would.
+fn first_line_stands_apart(graph: &Graph) -> bool {
+    /// In a smaller graph, names that occur once are nothing strange.
+    const LEAST_TRIPLES: usize = 10;
+    let answers = graph.answers();
+    // Names are numbered as they come.
+    let is_used_once = |entity| {
+        let degree = |inverse| -> usize {
+            answers
+                .queries_of(entity, inverse)
+                .map(|query| answers.up_to(query, Split::Test).len())
+                .sum()
+        };
+        degree(false) + degree(true) == 1
+    };
+    graph.n_triples() >= LEAST_TRIPLES
+        && is_used_once(EntityId(0))
+        && is_used_once(EntityId(1))
+        && relation_profiles(graph)[0].triples == 1
+}
+
+fn split_notes(loaded: &Loaded) -> Vec<String> {
     let graph = &loaded.graph;
-    let Repeats { within, train_valid, train_test, valid_test } = graph.repeats();
-    match &loaded.cut {
-        Some(cut) => {
-            let [train, valid, test] = Split::ALL.map(|split| count(graph.triples(split).len()));
-            notes.push(format!(
-                "one file, split by `{}` into {train} / {valid} / {test} (train / valid / test)",
-                cut.splitter
-            ));
-            if cut.short_by > 0 {
-                let short_by = count(cut.short_by);
-                notes.push(format!(
-                    "{short_by} triples fewer are held out than asked for: training needs them to \
-                     have every entity and relation"
-                ));
-            }
-        }
-        None => {
-            for split in [Split::Valid, Split::Test] {
-                if graph.triples(split).is_empty() {
-                    notes.push(format!("there are no {split} triples"));
-                }
-            }
-        }
+    let Some(cut) = &loaded.cut else {
+        let empty =
+            [Split::Valid, Split::Test].into_iter().filter(|s| graph.triples(*s).is_empty());
+        return empty.map(|split| format!("there are no {split} triples")).collect();
+    };
+    let [train, valid, test] = Split::ALL.map(|split| count(graph.triples(split).len()));
+    let mut notes = vec![format!(
+        "one file, split by `{}` into {train} / {valid} / {test} (train / valid / test)",
+        cut.splitter
+    )];
+    if cut.short_by > 0 {
+        notes.push(format!(
+            "{} fewer held out than asked for: training needs them to have every entity and relation",
+            counted(cut.short_by, "triple")
+        ));
     }
+    notes
+}
+
+fn repeat_notes(loaded: &Loaded) -> Vec<String> {
+    let Repeats { within, train_valid, train_test, valid_test } = loaded.graph.repeats();
+    let mut notes = vec![];
     for (split, dropped) in Split::ALL.into_iter().zip(within) {
+        let of_split = if loaded.cut.is_some() { String::new() } else { format!(" from {split}") };
         if dropped > 0 {
-            notes.push(format!("{} repeated triples dropped from {split}", count(dropped)));
+            notes.push(format!("{} dropped{of_split}", counted(dropped, "repeated triple")));
         }
     }
     for (shared, splits) in [
@@ -157,7 +206,7 @@ fn notes(loaded: &Loaded) -> Vec<String> {
         (valid_test, "valid and test"),
     ] {
         if shared > 0 {
-            notes.push(format!("{} triples stand in both {splits}", count(shared)));
+            notes.push(format!("in both {splits}: {}", counted(shared, "triple")));
         }
     }
     notes

@@ -12,8 +12,8 @@ use fullrank_graph::statistics::{
 use fullrank_graph::{Graph, Split};
 use serde::Serialize;
 
-use crate::input::{InputArguments, say_notes};
-use crate::output::{count, show, show_json, table};
+use crate::input::InputArguments;
+use crate::output::{count, counted, show, show_json, table};
 
 /// Show counts, degrees, relation classes, test leakage and dimension bounds of a graph
 ///
@@ -47,11 +47,11 @@ enum Effort {
 pub(crate) fn run(arguments: &InspectArguments) -> anyhow::Result<()> {
     let start = Instant::now();
     let loaded = arguments.input.load()?;
-    say_notes(&loaded);
+    arguments.input.say_notes(&loaded);
     let candidates = candidates(arguments, &loaded.graph)?;
     let Effort::Low = arguments.effort;
     let report = Report::of(&loaded, candidates, start);
-    if arguments.json { show_json(&report) } else { Ok(show(&report.to_text())?) }
+    if arguments.json { show_json(&report) } else { show(&report.to_text()) }
 }
 
 /// What is shown. The names are those of the JSON document.
@@ -238,11 +238,15 @@ impl Report {
             return "  every entity and relation is in training\n".to_owned();
         }
         format!(
-            "  {} entities and {} relations; {} valid and {} test triples have one of them\n",
-            count(entities),
-            count(relations),
-            count(valid_triples),
-            count(test_triples),
+            "  {} and {}; {} of valid and {} of test have one of them\n",
+            if entities == 1 {
+                "1 entity".to_owned()
+            } else {
+                format!("{} entities", count(entities))
+            },
+            counted(relations, "relation"),
+            counted(valid_triples, "triple"),
+            counted(test_triples, "triple"),
         )
     }
 
@@ -250,6 +254,9 @@ impl Report {
         /// A screen's worth; JSON has all.
         const MOST: usize = 12;
         let LeakageReport { test_triples, test_share, pairs, .. } = &self.leakage;
+        if self.splits.test == 0 {
+            return "  there are no test triples\n".to_owned();
+        }
         if pairs.is_empty() {
             return format!(
                 "  no two relations share {:.0} % of their triples, and none is symmetric\n",
@@ -269,9 +276,11 @@ impl Report {
             text.push_str(&table(&["given away", "of test triples", "shared", ""], rows));
         }
         if n_more > 0 {
+            let more = if n_more == pairs.len() { "" } else { "further " };
             let _ = writeln!(
                 text,
-                "  {n_more} more pairs of relations share {:.0} % of their triples; --json has them",
+                "  {} share {:.0} % of their triples or more; --json has them",
+                format_args!("{} {more}pairs of relations", count(n_more)),
                 100.0 * NEARLY
             );
         }
@@ -279,23 +288,20 @@ impl Report {
     }
 
     fn bounds_text(&self) -> String {
-        let universality = self.bounds.universality;
-        let any = [universality.rankings, universality.signs, universality.distributions];
+        let any = self.bounds.universality;
         let rows = [
-            ("every ranking", any[0]),
-            ("every set of answers", any[1]),
-            ("every distribution", any[2]),
-        ]
-        .map(|(what, dim)| vec![format!("any graph of this size: {what}"), count(dim)]);
-        let worst = [("with inverse relations", &self.bounds), ("without", &self.bounds_forward)]
-            .map(|(what, bounds)| {
-                let c = count(bounds.max_answers);
-                vec![
-                    format!("any graph with at most c = {c} answers, {what}: 2c + 1"),
-                    count(bounds.worst_case),
-                ]
-            });
-        table(&["", "enough"], rows.into_iter().chain(worst))
+            ("every ranking, for any graph of this size".to_owned(), any.rankings),
+            ("every set of answers, for any graph of this size".to_owned(), any.signs),
+            ("every distribution, for any graph of this size".to_owned(), any.distributions),
+        ];
+        let worst = [("", &self.bounds_forward), (", with inverse relations", &self.bounds)];
+        let worst = worst.map(|(inverse, bounds)| {
+            let c = count(bounds.max_answers);
+            let text = format!("all sets of at most c = {c} answers{inverse}: 2c + 1");
+            (text, bounds.worst_case)
+        });
+        let rows = rows.into_iter().chain(worst);
+        table(&["", "enough"], rows.map(|(what, dim)| vec![what, count(dim)]))
     }
 }
 

@@ -12,6 +12,7 @@ mod output;
 use std::io;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 /// Link prediction on knowledge graphs without the rank bottleneck.
@@ -21,8 +22,8 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
 
-    /// Number of threads [default: one per core]
-    #[arg(long, global = true, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Number of threads, at most 1024 [default: one per core]
+    #[arg(long, global = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
 
@@ -47,18 +48,7 @@ impl std::fmt::Display for Interrupted {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    if let Some(threads) = arguments.threads {
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(threads.into())
-            .build_global()
-            .expect("no thread pool was built before");
-    }
-    let outcome = match &arguments.command {
-        Command::Inspect(arguments) => inspect::run(arguments),
-        Command::Generate(arguments) => generate::run(arguments),
-        Command::Bench(command) => bench::run(command),
-    };
+    let outcome = run(&Arguments::parse());
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -70,6 +60,18 @@ fn main() -> ExitCode {
             output::report(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Some(threads) = arguments.threads {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
+        pool.build_global().with_context(|| format!("{threads} threads cannot be started"))?;
+    }
+    match &arguments.command {
+        Command::Inspect(arguments) => inspect::run(arguments),
+        Command::Generate(arguments) => generate::run(arguments),
+        Command::Bench(command) => bench::run(command),
     }
 }
 

@@ -6,21 +6,22 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use anyhow::Context;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use comfy_table::{Cell, CellAlignment, Row, Table, presets};
 use serde::Serialize;
 
 /// Prints a result for people.
-pub(crate) fn show(text: &str) -> io::Result<()> {
-    io::stdout().lock().write_all(text.as_bytes())
+pub(crate) fn show(text: &str) -> anyhow::Result<()> {
+    io::stdout().lock().write_all(text.as_bytes()).context("standard output cannot be written")
 }
 
 /// Prints a result for machines.
 pub(crate) fn show_json(result: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_string_pretty(result)?;
     text.push('\n');
-    Ok(show(&text)?)
+    show(&text)
 }
 
 /// Says something in passing, on standard error.
@@ -49,15 +50,16 @@ fn hint(error: &fullrank_graph::Error) -> Option<String> {
         Error::UnknownFormat { .. } => {
             "Say what is in it with --format tsv, csv, ntriples or turtle.".to_owned()
         }
-        Error::Fields { separator: "tab", found: 1, .. } => {
-            "A file with commas is read with --format csv.".to_owned()
-        }
+        Error::Fields { separator, found: 1, .. } => format!(
+            "There is no {separator} in this line. --format says what the file holds: tsv, csv, \
+             ntriples or turtle."
+        ),
         Error::Fields { expected: fullrank_graph::FieldCount::Exactly(3), found: 4.., .. } => {
             "Choose three of several columns with --columns, such as --columns 1,2,3.".to_owned()
         }
         Error::NoTrain { .. } => {
             "A dataset is a folder with train, valid and test files, or a single file, which is \
-             then split."
+             then split: name the file itself."
                 .to_owned()
         }
         Error::NoColumn { .. } => {
@@ -89,7 +91,7 @@ fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
-/// Control characters, and those that reverse the direction of what follows.
+/// Control characters, invisible ones, and those that reverse the direction of what follows.
 fn is_hostile(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
@@ -106,6 +108,12 @@ pub(crate) fn count(number: usize) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A number of things: `1 triple`, `2,000 triples`.
+pub(crate) fn counted(number: usize, thing: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{ending}", count(number))
 }
 
 /// A table without lines: text to the left, numbers to the right.

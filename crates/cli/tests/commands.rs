@@ -60,7 +60,7 @@ fn family() -> tempfile::TempDir {
 fn inspect_prints_tables() {
     let folder = family();
     let output = run(folder.path(), "inspect family");
-    assert_eq!(said(&output), "note: 1 repeated triples dropped from train\n");
+    assert_eq!(said(&output), "note: 1 repeated triple dropped from train\n");
     let text = String::from_utf8(output.stdout).unwrap();
     let (text, seconds) = text.trim_end().rsplit_once('\n').unwrap();
     assert!(seconds.ends_with(" s"), "{seconds}");
@@ -87,7 +87,7 @@ Relations by class (many: 1.5 or more objects per subject, or subjects per objec
  N-N          0        0             0
 
 Not in training
-  1 entities and 0 relations; 1 valid and 0 test triples have one of them
+  1 entity and 0 relations; 1 triple of valid and 0 triples of test have one of them
 
 Test leakage
   1 of 1 test triples (100.0 %) can be read off a training triple
@@ -95,12 +95,12 @@ Test leakage
           1                1   100 %  sibling is symmetric
 
 Dimensions of a linear output layer
-                                                                       enough
- any graph of this size: every ranking                                      3
- any graph of this size: every set of answers                               4
- any graph of this size: every distribution                                 3
- any graph with at most c = 2 answers, with inverse relations: 2c + 1       5
- any graph with at most c = 2 answers, without: 2c + 1                      5
+                                                                    enough
+ every ranking, for any graph of this size                               3
+ every set of answers, for any graph of this size                        4
+ every distribution, for any graph of this size                          3
+ all sets of at most c = 2 answers: 2c + 1                               5
+ all sets of at most c = 2 answers, with inverse relations: 2c + 1       5
 ";
     assert_eq!(text, expected);
 }
@@ -151,8 +151,32 @@ fn standard_input_and_single_files_are_split() {
     assert_eq!(
         said(&output),
         "note: one file, split by `random:7` into 10 / 0 / 1 (train / valid / test)\n\
-         note: 3 triples fewer are held out than asked for: training needs them to have every \
-         entity and relation\n"
+         note: 3 triples fewer held out than asked for: training needs them to have every entity and \
+         relation\n"
+    );
+}
+
+#[test]
+fn what_may_be_a_mistake_is_pointed_out() {
+    let rows: String = (0..10).map(|i| format!("a{i},r,b\n")).collect();
+    let header = format!("Drug,Effect,Disease\n{rows}");
+    let folder = folder(&[("g.csv", header.as_str()), ("d/train.csv", rows.as_str())]);
+    assert!(said(&run(folder.path(), "inspect g.csv")).starts_with(
+        "note: g.csv: the names in the first line occur nowhere else; if it is a header, use \
+         --header yes\n"
+    ));
+    assert_eq!(
+        said(&run(folder.path(), "inspect d --split pykeen:1")),
+        "note: there are no valid triples\nnote: there are no test triples\n\
+         note: the folder has its own splits; --split and --ratios are not used\n"
+    );
+    assert_eq!(
+        said(&run(
+            folder.path(),
+            "generate toy --entities 10 --types 1 --relations 2 --mean-degree 50"
+        )),
+        "note: there are fewer triples than the 500 asked for: with these types and relations, \
+         subjects run out of objects\nnote: 1 of 2 relations occur\n"
     );
 }
 
@@ -175,13 +199,14 @@ fn failures_are_explained_and_exit_with_one() {
         (
             "inspect commas.tsv",
             "error: commas.tsv:1: expected 3 tab-separated fields, found 1\n\n\
-             A file with commas is read with --format csv.\n",
+             There is no tab in this line. --format says what the file holds: tsv, csv, ntriples or \
+             turtle.\n",
         ),
         (
             "inspect no",
             "error: no: expected a file named train (such as train.tsv), found `valid.tsv`\n\n\
              A dataset is a folder with train, valid and test files, or a single file, which is \
-             then split.\n",
+             then split: name the file itself.\n",
         ),
         (
             "inspect escape.csv --columns head,relation,tail",
@@ -210,7 +235,11 @@ fn wrong_usage_exits_with_two() {
         "inspect x.tsv --ratios 0.5,0.5,0.5",
         "inspect x.csv --columns head,relation,tail --header no",
         "inspect x.tsv --threads 0",
+        "inspect x.tsv --threads 1025",
         "generate out --noise 2",
+        "generate out --noise -0.1",
+        "generate out --mean-degree 0.5",
+        "generate out --types 1000 --relations 1000 --modes 1000",
         "generate out --entities 0",
         "generate out --entities 5 --types 6",
         "bench load x.tsv --repeats 0",
@@ -251,6 +280,13 @@ fn generated_graphs_can_be_inspected_and_are_never_overwritten_unasked() {
     assert_ne!(train(), before);
     let names: Vec<_> = fs::read_dir(folder.path().join("toy")).unwrap().collect();
     assert_eq!(names.len(), 3);
+
+    // A second file for a split would make the folder unreadable.
+    fs::write(folder.path().join("toy/valid.tsv.gz"), "").unwrap();
+    assert_eq!(
+        said(&run(folder.path(), &format!("{options} --force"))),
+        "error: toy: expected no other file for valid, found `valid.tsv.gz`\n"
+    );
 }
 
 #[cfg(unix)]
@@ -286,8 +322,11 @@ fn bench_load_reports_what_it_measured() {
 #[test]
 fn a_reader_that_has_had_enough_is_no_failure() {
     let folder = family();
-    let mut child =
-        command(folder.path(), "inspect family").stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = command(folder.path(), "inspect family")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -162,6 +162,11 @@ impl Generator {
         fmt::from_fn(move |f| write!(f, "r{}", relation.0))
     }
 
+    /// How many relations have occurred so far.
+    pub fn n_relations(&self) -> usize {
+        self.seen_relations.iter().filter(|seen| **seen).count()
+    }
+
     /// About how many triples there will be.
     pub fn expected_triples(&self) -> u64 {
         (f64::from(self.config.entities) * self.config.mean_degree) as u64

@@ -38,7 +38,9 @@ pub enum Column {
 
 /// A text that does not name three columns.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
-#[error("expected three columns by number or by name, such as `1,3,2` or `head,relation,tail`")]
+#[error(
+    "expected three different columns by number or by name, such as `1,3,2` or `head,relation,tail`"
+)]
 pub struct ColumnsError;
 
 impl Columns {
@@ -73,7 +75,11 @@ impl FromStr for Columns {
             Err(_) => Ok(Column::Name(text.to_owned())),
         };
         let columns = text.split(',').map(column).collect::<Result<Vec<_>, _>>()?;
-        Ok(Columns(columns.try_into().map_err(|_| ColumnsError)?))
+        let [subject, relation, object] = columns.try_into().map_err(|_| ColumnsError)?;
+        if subject == relation || relation == object || object == subject {
+            return Err(ColumnsError);
+        }
+        Ok(Columns([subject, relation, object]))
     }
 }
 
@@ -82,7 +88,7 @@ const SLOTS: [&str; 3] = ["subject", "relation", "object"];
 /// What headers usually call subject, relation and object.
 const HEADER_WORDS: [&[&str]; 3] = [
     &["subject", "head", "source", "from"],
-    &["relation", "predicate", "property", "edge"],
+    &["relation", "relationship", "predicate", "property", "edge", "type"],
     &["object", "tail", "target", "to"],
 ];
 

@@ -133,12 +133,12 @@ fn columns_are_chosen_by_number_or_name() {
         read_with("g.csv", "head,relation,tail\nb,r,a\n", &columns("3,relation,1")),
         ["a r b"]
     );
-    for text in ["1,2", "1,2,3,4", "0,1,2", "a,,b", ""] {
+    for text in ["1,2", "1,2,3,4", "0,1,2", "1,1,2", "a,,b", ""] {
         assert_eq!(text.parse::<Columns>(), Err(ColumnsError), "{text}");
     }
     assert_eq!(
         ColumnsError.to_string(),
-        "expected three columns by number or by name, such as `1,3,2` or `head,relation,tail`"
+        "expected three different columns by number or by name, such as `1,3,2` or `head,relation,tail`"
     );
 }
 
