@@ -78,7 +78,7 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
         load()?;
     }
     seconds.sort_by(f64::total_cmp);
-    let seconds = seconds[seconds.len() / 2];
+    let seconds = (seconds[(seconds.len() - 1) / 2] + seconds[seconds.len() / 2]) / 2.0;
     let triples: usize = loaded.files.iter().map(|file| file.triples).sum();
     let graph = &loaded.graph;
     let names_bytes = graph.entities().heap_bytes() + graph.relations().heap_bytes();

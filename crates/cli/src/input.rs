@@ -5,13 +5,14 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::{Args, ValueEnum, ValueHint};
 use fullrank_graph::load::{self, Columns, Format, Header, Literals, LoadOptions, Loaded};
 use fullrank_graph::split::{CutOptions, Ratios, Splitter};
 use fullrank_graph::statistics::relation_profiles;
 use fullrank_graph::{EntityId, Graph, Repeats, Split};
 
-use crate::output::{count, counted, say, wrong_usage};
+use crate::output::{count, counted, printable, say, wrong_usage};
 
 /// A graph and how to read it.
 #[derive(Args, Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct InputArguments {
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) data: PathBuf,
 
-    /// What the file holds, where its name does not say it [default: tsv for `-`]
+    /// What the files hold [default: what their names say, and tsv for `-`]
     #[arg(long, help_heading = "Reading")]
     format: Option<FormatArgument>,
 
@@ -77,8 +78,10 @@ impl InputArguments {
         }
         options.format.get_or_insert(Format::Tsv);
         let mut bytes = vec![];
-        io::stdin().lock().read_to_end(&mut bytes)?;
-        Ok(load::load_bytes(Path::new("<standard input>"), &bytes, &options)?)
+        let name = "<standard input>";
+        let read = io::stdin().lock().read_to_end(&mut bytes);
+        read.with_context(|| format!("{name}: cannot be read"))?;
+        Ok(load::load_bytes(Path::new(name), bytes, &options)?)
     }
 
     fn options(&self) -> LoadOptions {
@@ -125,7 +128,8 @@ fn file_notes(loaded: &Loaded) -> Vec<String> {
     let mut notes = vec![];
     for file in &loaded.files {
         let path = file.path.display();
-        if let Some([subject, relation, object]) = &file.header {
+        if let Some(header) = &file.header {
+            let [subject, relation, object] = header.each_ref().map(|name| printable(name));
             notes.push(format!(
                 "{path}: the first line is a header; subject, relation and object are `{subject}`, \
                  `{relation}` and `{object}`"

@@ -96,11 +96,17 @@ struct Overlaps {
     valid_test: usize,
 }
 
-/// The number of given negatives on each side of a triple, where there are any.
+/// How many negatives are given, where there are any.
 #[derive(Serialize, Default)]
 struct Candidates {
-    valid: Option<usize>,
-    test: Option<usize>,
+    valid: Option<PerTriple>,
+    test: Option<PerTriple>,
+}
+
+#[derive(Serialize)]
+struct PerTriple {
+    subjects: usize,
+    objects: usize,
 }
 
 #[derive(Serialize)]
@@ -157,9 +163,12 @@ fn candidates(arguments: &InspectArguments, graph: &Graph) -> anyhow::Result<Can
     if !folder.is_dir() {
         return Ok(Candidates::default());
     }
-    let width = |split| -> anyhow::Result<Option<usize>> {
+    let width = |split| -> anyhow::Result<Option<PerTriple>> {
         let candidates = load::load_candidates(folder, graph, split)?;
-        Ok(candidates.map(|candidates| candidates.subjects.width))
+        Ok(candidates.map(|load::Candidates { subjects, objects }| PerTriple {
+            subjects: subjects.width,
+            objects: objects.width,
+        }))
     };
     Ok(Candidates { valid: width(Split::Valid)?, test: width(Split::Test)? })
 }
@@ -223,10 +232,12 @@ impl Report {
         let header = ["", "entities", "relations", "triples", "train", "valid", "test"];
         let row = [self.entities, self.relations, self.triples, *train, *valid, *test].map(count);
         let mut text = table(&header, [[String::new()].into_iter().chain(row).collect()]);
-        for (split, width) in [("valid", self.candidates.valid), ("test", self.candidates.test)] {
-            if let Some(width) = width {
-                let _ =
-                    writeln!(text, "  {width} given negatives on each side of a {split} triple");
+        for (split, given) in [("valid", &self.candidates.valid), ("test", &self.candidates.test)] {
+            if let Some(PerTriple { subjects, objects }) = given {
+                let _ = writeln!(
+                    text,
+                    "  given negatives for each {split} triple: {subjects} subjects, {objects} objects"
+                );
             }
         }
         text

@@ -210,7 +210,7 @@ fn failures_are_explained_and_exit_with_one() {
         ),
         (
             "inspect escape.csv --columns head,relation,tail",
-            "error: escape.csv:1: expected a column named `head`, found `\\u{1b}[31mhead`, `relation`\n\n\
+            "error: escape.csv:1: expected one column named `head`, found `\\u{1b}[31mhead`, `relation`\n\n\
              Name columns as the first line does, or give their numbers, such as --columns 1,2,3.\n",
         ),
         (

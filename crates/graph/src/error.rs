@@ -152,8 +152,8 @@ pub enum Error {
         place: Place,
     },
 
-    /// A column that the header does not have.
-    #[error("{place}: expected a column named `{column}`, found {found}")]
+    /// A column that the header does not have, or has twice.
+    #[error("{place}: expected one column named `{column}`, found {found}")]
     NoColumn {
         /// The header.
         place: Place,
@@ -244,7 +244,7 @@ impl fmt::Display for FieldCount {
     }
 }
 
-/// Names in backticks, separated by commas; `nothing` when there are none.
+/// Names in backticks, separated by commas.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing(pub Vec<String>);
 
@@ -258,5 +258,16 @@ impl fmt::Display for Listing {
             write!(f, "{comma}`{}`", name.escape_debug())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_named() {
+        let error = Error::TooMany { what: "triples", limit: 2_147_483_647 };
+        assert_eq!(error.to_string(), "expected at most 2147483647 triples, found more");
     }
 }

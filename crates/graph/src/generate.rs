@@ -38,6 +38,11 @@ pub struct GenerateConfig {
     pub seed: u64,
 }
 
+/// A small graph for which a linear output layer of dimension 16 is too narrow.
+///
+/// Test MRR of a PyTorch prototype of DistMult (60 epochs, Adam, mean of three seeds, which differed
+/// by at most .009): softmax .114 at d = 16 and .147 at d = 64; at d = 16, K = 1 .115 and K = 4 .152.
+/// Chance is .0075.
 impl Default for GenerateConfig {
     fn default() -> Self {
         Self {

@@ -133,7 +133,8 @@ impl Graph {
     /// Repeated triples are dropped and counted as training's.
     ///
     /// # Errors
-    /// As for [`Graph::from_triples`], and when PyKEEN would refuse the cut too.
+    /// As for [`Graph::from_triples`], and when PyKEEN's way cannot cut them: too many triples, or
+    /// too small a share for training.
     ///
     /// # Panics
     /// If a triple has an id that has no name.
@@ -147,10 +148,11 @@ impl Graph {
         let (indexer, n_repeated) = indexer.without_repeated()?;
         let (split_of, cut) = split::assign(&entities, &relations, &indexer.lists[0], options)?;
         let Indexed { lists: [all], answers, .. } = indexer.finish(&split_of);
-        let triples = Split::ALL.map(|split| {
-            let of_split = all.iter().zip(&split_of).filter(|(_, s)| **s == split);
-            of_split.map(|(triple, _)| *triple).collect()
-        });
+        let size = |split| split_of.iter().filter(|&&other| other == split).count();
+        let mut triples = Split::ALL.map(|split| Vec::with_capacity(size(split)));
+        for (triple, split) in all.into_iter().zip(split_of) {
+            triples[split as usize].push(triple);
+        }
         let repeats = Repeats { within: [n_repeated, 0, 0], ..Repeats::default() };
         Ok((Self { entities, relations, triples, answers, repeats }, cut))
     }

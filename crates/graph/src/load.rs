@@ -28,7 +28,7 @@ use source::Source;
 /// How to read files that leave a choice. The defaults suit most.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
-    /// The format, where the file's name does not say it.
+    /// The format of all files, whatever their names say.
     pub format: Option<Format>,
     /// Where subject, relation and object stand in a line; the first three fields by default.
     pub columns: Option<Columns>,
@@ -79,11 +79,11 @@ pub struct FileReport {
 /// # Errors
 /// When something cannot be read or does not hold what it should; see [`Error`].
 pub fn load(data: &Path, options: &LoadOptions) -> Result<Loaded, Error> {
-    let files = source::locate(data)?;
-    let sources: Vec<Source> = files
-        .par_iter()
-        .map(|(_, path)| source::read(path, options.format))
-        .collect::<Result<_, Error>>()?;
+    let files = source::locate(data, options.format)?;
+    // Collected in order, so that the first fault is the one reported.
+    let sources: Vec<Result<Source, Error>> =
+        files.par_iter().map(|(_, path)| source::read(path, options.format)).collect();
+    let sources = sources.into_iter().collect::<Result<_, Error>>()?;
     let splits: Vec<Option<Split>> = files.into_iter().map(|(split, _)| split).collect();
     assemble(&splits, sources, options)
 }
@@ -92,7 +92,7 @@ pub fn load(data: &Path, options: &LoadOptions) -> Result<Loaded, Error> {
 ///
 /// # Errors
 /// As for [`load`]; `name` is what errors call the file, and its ending tells the format.
-pub fn load_bytes(name: &Path, bytes: &[u8], options: &LoadOptions) -> Result<Loaded, Error> {
+pub fn load_bytes(name: &Path, bytes: Vec<u8>, options: &LoadOptions) -> Result<Loaded, Error> {
     let source = source::decode(name, bytes, options.format)?;
     assemble(&[None], vec![source], options)
 }
@@ -136,7 +136,7 @@ impl<'a> Parts<'a> {
 
     fn push(&mut self, [subject, relation, object]: [&str; 3]) -> Result<(), Error> {
         // Places within a part are 32 bits wide.
-        let limit = i32::MAX as usize;
+        let limit = 1 << 30;
         if subject.len().max(object.len()) > limit {
             return Err(Error::TooMany { what: "bytes in a name", limit });
         }

@@ -199,8 +199,8 @@ fn pykeen(
     seed: u64,
 ) -> Result<Vec<Split>, Error> {
     // From here on, PyTorch draws 64-bit numbers.
-    let limit = u32::MAX as usize / 20;
-    if triples.len() >= limit {
+    let limit = u32::MAX as usize / 20 - 1;
+    if triples.len() > limit {
         return Err(Error::TooMany { what: "triples for a PyKEEN split", limit });
     }
     let (entity_place, relation_place) = (places_by_name(entities), places_by_name(relations));

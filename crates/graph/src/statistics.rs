@@ -250,12 +250,13 @@ pub const NEARLY: f64 = 0.8;
 
 /// Finds relations that nearly duplicate or invert each other.
 pub fn leakage(graph: &Graph) -> Leakage {
-    let sizes: Vec<usize> = relation_profiles(graph).iter().map(|p| p.triples).collect();
-    let mut pairs: Vec<Twins> = shared_triples(graph)
+    let links = by_entities(graph);
+    let sizes = RelationSizes::of(graph, &links);
+    let mut pairs: Vec<Twins> = shared_triples(&links, &sizes)
         .into_iter()
         .filter_map(|((relation, other, likeness), shared)| {
-            let share = shared as f64 / sizes[relation.0 as usize] as f64;
-            let share_of_other = shared as f64 / sizes[other.0 as usize] as f64;
+            let share = shared as f64 / sizes.of_kind(relation, likeness) as f64;
+            let share_of_other = shared as f64 / sizes.of_kind(other, likeness) as f64;
             let nearly = share >= NEARLY && share_of_other >= NEARLY;
             let (test_triples, given_away) = (0, 0);
             let twins = Twins {
@@ -276,10 +277,46 @@ pub fn leakage(graph: &Graph) -> Leakage {
     Leakage { pairs, test_triples }
 }
 
+/// The number of triples of each relation.
+struct RelationSizes {
+    all: Vec<usize>,
+    /// Without those from an entity to itself, which are their own inverse and prove nothing.
+    without_loops: Vec<usize>,
+}
+
+impl RelationSizes {
+    fn of(graph: &Graph, links: &[Link]) -> Self {
+        let all: Vec<usize> = relation_profiles(graph).iter().map(|p| p.triples).collect();
+        let mut without_loops = all.clone();
+        for link in links.iter().filter(|link| link.entities.0 == link.entities.1) {
+            without_loops[link.relation.0 as usize] -= 1;
+        }
+        Self { all, without_loops }
+    }
+
+    fn of_kind(&self, relation: RelationId, likeness: Likeness) -> usize {
+        match likeness {
+            Likeness::Duplicate => self.all[relation.0 as usize],
+            Likeness::Inverse | Likeness::Symmetric => self.without_loops[relation.0 as usize],
+        }
+    }
+}
+
 /// How many triples of one relation another says too.
-fn shared_triples(graph: &Graph) -> HashMap<(RelationId, RelationId, Likeness), usize> {
+fn shared_triples(
+    links: &[Link],
+    sizes: &RelationSizes,
+) -> HashMap<(RelationId, RelationId, Likeness), usize> {
+    /// Two entities related in more ways tell little about any two of them, and pairs are many.
+    const MOST: usize = 1000;
     let mut shared = HashMap::new();
-    for group in by_entities(graph).chunk_by(|a, b| a.entities == b.entities) {
+    for group in links.chunk_by(|a, b| a.entities == b.entities) {
+        // A relation with a single triple is like any other that happens to hold there.
+        let group: Vec<&Link> =
+            group.iter().filter(|link| sizes.all[link.relation.0 as usize] > 1).collect();
+        if group.len() > MOST {
+            continue;
+        }
         for (i, a) in group.iter().enumerate() {
             for (j, b) in group.iter().enumerate() {
                 let likeness = match (a.flipped == b.flipped, a.relation == b.relation) {
@@ -305,8 +342,6 @@ struct Link {
 }
 
 /// All distinct triples, those between the same two entities side by side.
-///
-/// A triple from an entity to itself is its own inverse and would only blur the shares.
 fn by_entities(graph: &Graph) -> Vec<Link> {
     let answers = graph.answers();
     let mut links: Vec<Link> = (0..answers.n_forward_queries())
@@ -319,7 +354,6 @@ fn by_entities(graph: &Graph) -> Vec<Link> {
                 flipped: subject > object,
             })
         })
-        .filter(|link| link.entities.0 != link.entities.1)
         .collect();
     links.par_sort_unstable();
     links
@@ -395,6 +429,23 @@ mod tests {
         let graph = graph("a r b | a r c; a r b | c q a; a r b; d r a");
         let expected = Unseen { entities: 2, relations: 1, valid_triples: 1, test_triples: 2 };
         assert_eq!(unseen(&graph), expected);
+    }
+
+    #[test]
+    fn triples_from_an_entity_to_itself_neither_prove_nor_disprove_symmetry() {
+        let graph = graph("a r a; b r b; a r b; c r c; c r d; d r d | | b r a; d r c");
+        let leakage = leakage(&graph);
+        assert_eq!((leakage.pairs.len(), leakage.test_triples), (1, 2));
+        assert_eq!(leakage.pairs[0].likeness, Likeness::Symmetric);
+        assert!((leakage.pairs[0].share - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn triples_from_an_entity_to_itself_are_duplicated_like_others() {
+        let graph = graph("a r a; b r b; c r c; a q a | | b q b; c q c");
+        let leakage = leakage(&graph);
+        assert_eq!((leakage.pairs.len(), leakage.test_triples), (2, 2));
+        assert_eq!(leakage.pairs[0].likeness, Likeness::Duplicate);
     }
 
     #[test]

@@ -136,6 +136,7 @@ fn hetionet_approx_with_the_split_of_pykeen() {
 
 #[test]
 fn small_benchmarks() {
+    // Counted from the files with standard tools: entities, relations, largest numbers of answers.
     let degrees = [
         ("CoDEx-S", 2_034, 42, 193, 749),
         ("UMLS", 135, 46, 45, 134),

@@ -6,11 +6,11 @@
 //! `drug/17`, the number 4 stands for `drug/4`; where names have no slash, 4 stands for `4`.
 //! Ranking against them is left to the engine.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use hashbrown::HashMap;
 use rayon::prelude::*;
 
 use crate::{EntityId, Error, Graph, Split};
@@ -169,8 +169,11 @@ impl Header {
         let width = if version == 1 { 2 } else { 4 };
         input.read_exact(&mut length[..width]).ok()?;
         let length = u64::from(u32::from_le_bytes(length));
+        if length > MOST {
+            return None;
+        }
         let mut dictionary = String::new();
-        input.take(length.min(MOST)).read_to_string(&mut dictionary).ok()?;
+        input.take(length).read_to_string(&mut dictionary).ok()?;
         let n_bytes = 8 + width as u64 + length;
 
         let value = |key: &str| {
@@ -227,49 +230,48 @@ impl Number {
 struct NumberedEntities<'a> {
     graph: &'a Graph,
     /// For the part of the name before the number, the entity of each number.
-    by_prefix: HashMap<&'a str, Vec<Option<EntityId>>>,
+    by_prefix: HashMap<&'a str, HashMap<u32, EntityId>>,
 }
 
 impl<'a> NumberedEntities<'a> {
     fn of(graph: &'a Graph) -> Self {
-        /// Above this, a number is some code and not a place in a list.
-        const MAX_NUMBER: usize = 1 << 28;
-        let mut by_prefix: HashMap<&str, Vec<Option<EntityId>>> = HashMap::new();
+        let mut by_prefix: HashMap<&str, HashMap<u32, EntityId>> = HashMap::new();
         for (id, name) in graph.entities().iter().enumerate() {
             let (prefix, number) = split_name(name);
             // Only the usual way of writing a number: `007` is not entity 7.
-            let Ok(place) = number.parse::<usize>() else { continue };
-            if place > MAX_NUMBER || place.to_string() != number {
-                continue;
+            if let Ok(place) = number.parse::<u32>()
+                && place.to_string() == number
+            {
+                by_prefix.entry(prefix).or_default().insert(place, EntityId(id as u32));
             }
-            let list = by_prefix.entry(prefix).or_default();
-            if list.len() <= place {
-                list.resize(place + 1, None);
-            }
-            list[place] = Some(EntityId(id as u32));
         }
         Self { graph, by_prefix }
     }
 
     /// The entities that the numbers of an array stand for, given the true entity of each row.
     fn resolve(&self, array: &Array, truth: &[EntityId]) -> Result<Rows, Error> {
-        let nobody = vec![];
-        let rows: Vec<Vec<EntityId>> = truth
+        let nobody = HashMap::new();
+        // Collected in order, so that the first fault is the one reported.
+        let rows: Vec<Result<Vec<EntityId>, Error>> = truth
             .par_iter()
             .enumerate()
             .map(|(row, &entity)| {
                 let (prefix, _) = split_name(self.graph.entities().name(entity.0));
                 let list = self.by_prefix.get(prefix).unwrap_or(&nobody);
                 let find = |&number: &u32| {
-                    list.get(number as usize).copied().flatten().ok_or_else(|| {
+                    list.get(&number).copied().ok_or_else(|| {
                         let name = format!("{prefix}{number}");
                         Error::UnknownCandidate { path: array.path.clone(), row, name }
                     })
                 };
                 array.values[row * array.width..][..array.width].iter().map(find).collect()
             })
-            .collect::<Result<_, Error>>()?;
-        Ok(Rows { width: array.width, entities: rows.concat() })
+            .collect();
+        let mut entities = Vec::with_capacity(array.values.len());
+        for row in rows {
+            entities.extend(row?);
+        }
+        Ok(Rows { width: array.width, entities })
     }
 }
 

@@ -49,14 +49,18 @@ impl Columns {
         self.0.iter().any(|column| matches!(column, Column::Name(_)))
     }
 
-    /// The places of the columns, counted from zero, or the name that the header lacks.
+    /// The places of the columns, counted from zero, or the name that the header lacks or has twice.
     fn find(&self, header: &[String]) -> Result<[usize; 3], &str> {
         let mut places = [0; 3];
         for (place, column) in places.iter_mut().zip(&self.0) {
             *place = match column {
                 Column::Number(number) => number - 1,
                 Column::Name(name) => {
-                    header.iter().position(|field| field == name).ok_or(name.as_str())?
+                    let mut matches = (0..header.len()).filter(|&i| header[i] == *name);
+                    match (matches.next(), matches.next()) {
+                        (Some(place), None) => place,
+                        _ => return Err(name),
+                    }
                 }
             };
         }

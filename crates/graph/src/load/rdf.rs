@@ -27,6 +27,9 @@ pub(super) fn parse(
         _ => RdfFormat::NTriples,
     };
     let bytes = &source.bytes[range.clone()];
+    if let Some(offset) = memchr::memchr(0, bytes) {
+        return Err(Error::Encoding { place: source.place(range.start + offset), byte: 0 });
+    }
     let mut blank_nodes = BlankNodes::new(source, bytes);
     let mut parts = Parts::new(interner);
     for statement in RdfParser::from_format(format).for_slice(bytes) {
@@ -69,7 +72,6 @@ struct BlankNodes<'a> {
     labels: Option<HashSet<&'a [u8]>>,
     file: String,
     unlabelled: HashMap<String, String>,
-    n_named: usize,
 }
 
 impl<'a> BlankNodes<'a> {
@@ -86,25 +88,16 @@ impl<'a> BlankNodes<'a> {
         let labels = (source.format == Format::Turtle)
             .then(|| memchr::memmem::find_iter(bytes, b"_:").map(label_after).collect());
         let file = source.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Self { labels, file, unlabelled: HashMap::new(), n_named: 0 }
+        Self { labels, file, unlabelled: HashMap::new() }
     }
 
     fn name(&mut self, label: &str) -> String {
-        let Some(labels) = self.labels.as_ref().filter(|labels| !labels.contains(label.as_bytes()))
-        else {
+        if self.labels.as_ref().is_none_or(|labels| labels.contains(label.as_bytes())) {
             return format!("_:{label}");
-        };
-        if let Some(name) = self.unlabelled.get(label) {
-            return name.clone();
         }
-        let name = loop {
-            self.n_named += 1;
-            let name = format!("_:{}-{}", self.file, self.n_named);
-            if !labels.contains(&name.as_bytes()[2..]) {
-                break name;
-            }
-        };
-        self.unlabelled.insert(label.to_owned(), name.clone());
-        name
+        // No label has a `#` in it.
+        let number = self.unlabelled.len() + 1;
+        let name = || format!("_:{}#{number}", self.file);
+        self.unlabelled.entry(label.to_owned()).or_insert_with(name).clone()
     }
 }

@@ -81,8 +81,8 @@ impl<'a> FileName<'a> {
     fn parse(path: &'a Path) -> Self {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let (name, archive) = match name.rsplit_once('.') {
-            Some((rest, "gz")) => (rest, Archive::Gzip),
-            Some((rest, "zst")) => (rest, Archive::Zstd),
+            Some((rest, ending)) if ending.eq_ignore_ascii_case("gz") => (rest, Archive::Gzip),
+            Some((rest, ending)) if ending.eq_ignore_ascii_case("zst") => (rest, Archive::Zstd),
             _ => (name, Archive::Plain),
         };
         let (stem, format) = match name.rsplit_once('.') {
@@ -105,7 +105,10 @@ impl<'a> FileName<'a> {
 /// The files of a dataset with their splits, in the order of the splits.
 ///
 /// A single file has no split: it is all there is, and is to be cut.
-pub(super) fn locate(data: &Path) -> Result<Vec<(Option<Split>, PathBuf)>, Error> {
+pub(super) fn locate(
+    data: &Path,
+    format: Option<Format>,
+) -> Result<Vec<(Option<Split>, PathBuf)>, Error> {
     if !data.is_dir() {
         return Ok(vec![(None, data.to_owned())]);
     }
@@ -115,8 +118,14 @@ pub(super) fn locate(data: &Path) -> Result<Vec<(Option<Split>, PathBuf)>, Error
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<_>>()
         .map_err(fail)?;
-    graphs.retain(|path| FileName::parse(path).format.is_some() && path.is_file());
+    graphs.retain(|path| path.is_file());
     graphs.sort();
+    let is_train = |path: &&PathBuf| FileName::parse(path).split() == Some(Split::Train);
+    let known_ending = |path: &PathBuf| FileName::parse(path).format.is_some();
+    // Other endings count only where the user says what is in the files, and none is known.
+    if format.is_none() || graphs.iter().filter(is_train).any(known_ending) {
+        graphs.retain(known_ending);
+    }
 
     let mut files = vec![];
     for split in Split::ALL {
@@ -166,8 +175,15 @@ pub(super) fn read(path: &Path, format: Option<Format>) -> Result<Source, Error>
 }
 
 /// Takes the bytes of a file, compressed or not.
-pub(super) fn decode(path: &Path, bytes: &[u8], format: Option<Format>) -> Result<Source, Error> {
-    open(path, bytes, Archive::from_magic(bytes), format)
+pub(super) fn decode(path: &Path, bytes: Vec<u8>, format: Option<Format>) -> Result<Source, Error> {
+    match Archive::from_magic(&bytes) {
+        Archive::Plain => {
+            let mut source = open(path, io::empty(), Archive::Plain, format)?;
+            source.bytes = bytes;
+            Ok(source)
+        }
+        archive => open(path, bytes.as_slice(), archive, format),
+    }
 }
 
 fn open(

@@ -12,7 +12,7 @@ fn check(name: &str, bytes: impl AsRef<[u8]>) -> Result<Loaded, Error> {
 }
 
 fn check_with(name: &str, bytes: impl AsRef<[u8]>, options: &LoadOptions) -> Result<Loaded, Error> {
-    load_bytes(Path::new(name), bytes.as_ref(), options)
+    load_bytes(Path::new(name), bytes.as_ref().to_vec(), options)
 }
 
 /// All triples of a graph, whatever their split.
@@ -154,8 +154,8 @@ fn rdf_names_are_iris_and_labels_and_literals_are_left_out() {
     assert_eq!(
         triples(&loaded),
         [
-            "_:b1 http://x/knows _:g.ttl-1",
-            "_:g.ttl-1 http://x/knows http://x/ann",
+            "_:b1 http://x/knows _:g.ttl#1",
+            "_:g.ttl#1 http://x/knows http://x/ann",
             "http://x/ann http://x/knows _:b1",
             "http://x/ann http://x/knows http://x/bob",
         ]
@@ -228,6 +228,15 @@ fn held_out_splits_may_be_missing_or_empty() {
     let (_folder, loaded) = load_folder(&[("train.tsv", "a\tr\tb\n"), ("valid.tsv", "")]);
     let graph = loaded.unwrap().graph;
     assert_eq!(Split::ALL.map(|split| graph.triples(split).len()), [1, 0, 0]);
+}
+
+#[test]
+fn other_endings_count_where_the_format_is_given() {
+    let folder = folder(&[("train.dat", "a\tr\tb\n"), ("test", "b\tr\ta\n")]);
+    let options = LoadOptions { format: Some(Format::Tsv), ..LoadOptions::default() };
+    let loaded = load(folder.path(), &options).unwrap();
+    assert_eq!(triples(&loaded), ["a r b", "b r a"]);
+    assert!(loaded.cut.is_none());
 }
 
 #[test]
@@ -355,7 +364,11 @@ fn broken_quotes_are_errors() {
 fn columns_that_are_not_there_are_errors() {
     assert_eq!(
         complaint(check_with("g.csv", "drug,effect\na,r\n", &columns("drug,effect,disease"))),
-        "g.csv:1: expected a column named `disease`, found `drug`, `effect`"
+        "g.csv:1: expected one column named `disease`, found `drug`, `effect`"
+    );
+    assert_eq!(
+        complaint(check_with("g.csv", "a,a,r,b\n1,2,3,4\n", &columns("a,r,b"))),
+        "g.csv:1: expected one column named `a`, found `a`, `a`, `r`, `b`"
     );
     let options = LoadOptions { header: Header::Yes, ..LoadOptions::default() };
     assert_eq!(
@@ -391,6 +404,10 @@ fn broken_rdf_is_named_with_its_line() {
     assert!(
         complaint(check("g.ttl", "@prefix : <http://x/> .\n\n:a :r foo:b .\n"))
             .starts_with("g.ttl:3: expected Turtle, found an error in it: ")
+    );
+    assert_eq!(
+        complaint(check("g.nt", b"<http://x/a> <http://x/r> \"\0\" .\n")),
+        "g.nt:1: expected UTF-8 text, found the byte 0x00"
     );
     assert!(
         complaint(check("g.nt", b"<http://x/a> <http://x/r> \"\xff\" .\n")).starts_with("g.nt:1: ")

@@ -16,7 +16,7 @@ pub(crate) fn load_anything(name: &str, bytes: &[u8]) {
         LoadOptions { columns: Some(columns), ..LoadOptions::default() },
         LoadOptions { header: Header::Yes, literals: Literals::Keep, ..LoadOptions::default() },
     ] {
-        match load_bytes(Path::new(name), bytes, &options) {
+        match load_bytes(Path::new(name), bytes.to_vec(), &options) {
             Ok(loaded) => check_graph(&loaded.graph),
             Err(error) => assert!(error.to_string().starts_with(name), "{error}"),
         }
