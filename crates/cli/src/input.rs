@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum, ValueHint};
-use fullrank_graph::load::{self, Columns, Format, Header, Literals, LoadOptions, Loaded};
+use fullrank_graph::load::{
+    self, Columns, FileReport, Format, Header, Literals, LoadOptions, Loaded,
+};
 use fullrank_graph::split::{CutOptions, Ratios, Splitter};
 use fullrank_graph::statistics::relation_profiles;
-use fullrank_graph::{EntityId, Graph, Repeats, Split};
+use fullrank_graph::{Direction, EntityId, Graph, Repeats, Split};
 
 use crate::output::{count, counted, printable, say, wrong_usage};
 
@@ -117,6 +119,15 @@ impl InputArguments {
                 "the folder has its own splits; --split and --ratios are not used".to_owned(),
             );
         }
+        let is_rdf = |file: &FileReport| matches!(file.format, Format::NTriples | Format::Turtle);
+        let n_rdf = loaded.files.iter().filter(|file| is_rdf(file)).count();
+        let header = !matches!(self.header, HeaderArgument::Auto);
+        if n_rdf == loaded.files.len() && (self.columns.is_some() || header) {
+            notes.push("RDF has no columns; --columns and --header are not used".to_owned());
+        }
+        if n_rdf == 0 && self.literals {
+            notes.push("only RDF has literals; --literals is not used".to_owned());
+        }
         notes.extend(repeat_notes(loaded));
         for note in notes {
             say(&format!("note: {note}"));
@@ -160,13 +171,10 @@ fn first_line_stands_apart(graph: &Graph) -> bool {
     let answers = graph.answers();
     // Names are numbered as they come.
     let is_used_once = |entity| {
-        let degree = |inverse| -> usize {
-            answers
-                .queries_of(entity, inverse)
-                .map(|query| answers.up_to(query, Split::Test).len())
-                .sum()
-        };
-        degree(false) + degree(true) == 1
+        let queries = [Direction::Forward, Direction::Inverse]
+            .into_iter()
+            .flat_map(|direction| answers.queries_of(entity, direction));
+        queries.map(|query| answers.up_to(query, Split::Test).len()).sum::<usize>() == 1
     };
     graph.n_triples() >= LEAST_TRIPLES
         && is_used_once(EntityId(0))

@@ -165,6 +165,15 @@ fn what_may_be_a_mistake_is_pointed_out() {
         "note: g.csv: the names in the first line occur nowhere else; if it is a header, use \
          --header yes\n"
     ));
+    assert!(
+        said(&run(folder.path(), "inspect g.csv --literals"))
+            .ends_with("note: only RDF has literals; --literals is not used\n")
+    );
+    fs::write(folder.path().join("g.nt"), "<x:a> <x:r> <x:b> .\n").unwrap();
+    assert!(
+        said(&run(folder.path(), "inspect g.nt --columns 1,2,3"))
+            .ends_with("note: RDF has no columns; --columns and --header are not used\n")
+    );
     assert_eq!(
         said(&run(folder.path(), "inspect d --split pykeen:1")),
         "note: there are no valid triples\nnote: there are no test triples\n\

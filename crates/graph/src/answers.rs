@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::{EntityId, Query, RelationId, Split};
+use crate::{Direction, EntityId, Query, RelationId, Split};
 
 /// The known answers of every query that has any, inverse relations included.
 ///
@@ -47,8 +47,11 @@ impl Answers {
 
     /// The number of a query, if it has an answer in any split.
     pub fn find(&self, query: Query) -> Option<usize> {
-        let inverse = query.relation.0 as usize >= self.n_relations;
-        let queries = self.queries_of(query.subject, inverse);
+        let direction = match query.relation.0 as usize {
+            relation if relation < self.n_relations => Direction::Forward,
+            _ => Direction::Inverse,
+        };
+        let queries = self.queries_of(query.subject, direction);
         let at = self.relations[queries.clone()].binary_search(&query.relation).ok()?;
         Some(queries.start + at)
     }
@@ -66,9 +69,9 @@ impl Answers {
         self.relations[number]
     }
 
-    /// The numbers of all queries about a subject, over relations or over their inverses.
-    pub fn queries_of(&self, subject: EntityId, inverse: bool) -> Range<usize> {
-        let row = subject.0 as usize + if inverse { self.n_entities } else { 0 };
+    /// The numbers of all queries about a subject in one direction.
+    pub fn queries_of(&self, subject: EntityId, direction: Direction) -> Range<usize> {
+        let row = direction as usize * self.n_entities + subject.0 as usize;
         self.subject_start[row] as usize..self.subject_start[row + 1] as usize
     }
 

@@ -42,6 +42,15 @@ pub struct Query {
     pub relation: RelationId,
 }
 
+/// Which way a query goes through triples.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Direction {
+    /// From subject to objects, over a relation.
+    Forward,
+    /// From object to subjects, over the inverse of a relation.
+    Inverse,
+}
+
 /// What a triple is used for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Split {

@@ -18,6 +18,6 @@ mod names;
 
 pub use answers::Answers;
 pub use error::{Error, FieldCount, Listing, Place};
-pub use graph::{EntityId, Graph, Query, RelationId, Repeats, Split, Triple};
+pub use graph::{Direction, EntityId, Graph, Query, RelationId, Repeats, Split, Triple};
 pub use load::{LoadOptions, Loaded, load};
 pub use names::Names;

@@ -66,6 +66,8 @@ pub struct Loaded {
 pub struct FileReport {
     /// The file.
     pub path: PathBuf,
+    /// How it was read.
+    pub format: Format,
     /// Lines or statements that became triples, repeated ones included.
     pub triples: usize,
     /// Statements left out because their object is a literal.
@@ -292,8 +294,13 @@ impl Piece<'_> {
 fn plan<'a>(sources: &'a [Source], options: &LoadOptions) -> Result<Plan<'a>, Error> {
     let mut plan = Plan { pieces: vec![], reports: vec![] };
     for (index, source) in sources.iter().enumerate() {
-        let mut report =
-            FileReport { path: source.path.clone(), triples: 0, literals_skipped: 0, header: None };
+        let mut report = FileReport {
+            path: source.path.clone(),
+            format: source.format,
+            triples: 0,
+            literals_skipped: 0,
+            header: None,
+        };
         let mut add = |range, reader| plan.pieces.push(Piece { source: index, range, reader });
         match source.format {
             Format::Tsv | Format::Csv => {
