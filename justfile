@@ -4,10 +4,6 @@
 check:
     ./check
 
-# Tests that take longer than a second or two each.
-test-slow:
-    cargo test --workspace --release -- --ignored
-
 # How long loading takes: a generated graph of ten million triples.
 bench:
     cargo run --release -- generate target/large --force --entities 1000000 --relations 20 --types 1000 --mean-degree 10

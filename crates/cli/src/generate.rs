@@ -216,7 +216,8 @@ fn write(generator: Generator, out: &Path) -> anyhow::Result<Written> {
     if stopped || written.is_err() {
         drop(unfinished);
         if is_new {
-            fs::remove_dir(out).with_context(fail)?;
+            // What went wrong before is what the user has to know.
+            let _ = fs::remove_dir(out);
         }
         return if stopped { Err(Interrupted.into()) } else { written };
     }

@@ -107,9 +107,7 @@ impl InputArguments {
             },
         }
     }
-}
 
-impl InputArguments {
     /// Says what a user should know about how the graph was read.
     pub(crate) fn say_notes(&self, loaded: &Loaded) {
         let mut notes = file_notes(loaded);
@@ -119,7 +117,6 @@ impl InputArguments {
                 "the folder has its own splits; --split and --ratios are not used".to_owned(),
             );
         }
-        let is_rdf = |file: &FileReport| matches!(file.format, Format::NTriples | Format::Turtle);
         let n_rdf = loaded.files.iter().filter(|file| is_rdf(file)).count();
         let header = !matches!(self.header, HeaderArgument::Auto);
         if n_rdf == loaded.files.len() && (self.columns.is_some() || header) {
@@ -153,6 +150,7 @@ fn file_notes(loaded: &Loaded) -> Vec<String> {
     }
     if let [first, ..] = &loaded.files[..]
         && first.header.is_none()
+        && !is_rdf(first)
         && first_line_stands_apart(&loaded.graph)
     {
         let path = first.path.display();
@@ -162,6 +160,10 @@ fn file_notes(loaded: &Loaded) -> Vec<String> {
         ));
     }
     notes
+}
+
+fn is_rdf(file: &FileReport) -> bool {
+    matches!(file.format, Format::NTriples | Format::Turtle)
 }
 
 /// Whether the first triple shares no name with any other, as a header would.

@@ -174,6 +174,10 @@ fn what_may_be_a_mistake_is_pointed_out() {
         said(&run(folder.path(), "inspect g.nt --columns 1,2,3"))
             .ends_with("note: RDF has no columns; --columns and --header are not used\n")
     );
+    // RDF has no header that a first statement could be mistaken for.
+    let statements: String = (0..10).map(|i| format!("<x:{i}> <x:r> <x:b> .\n")).collect();
+    fs::write(folder.path().join("g.nt"), format!("<x:s> <x:p> <x:o> .\n{statements}")).unwrap();
+    assert!(said(&run(folder.path(), "inspect g.nt")).starts_with("note: one file, split by "));
     assert_eq!(
         said(&run(folder.path(), "inspect d --split pykeen:1")),
         "note: there are no valid triples\nnote: there are no test triples\n\

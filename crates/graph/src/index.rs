@@ -166,7 +166,7 @@ fn append(
 }
 
 /// Cuts a slice into parts of the given lengths.
-fn cut<T>(mut all: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
+pub(crate) fn cut<T>(mut all: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
     let mut parts = vec![];
     for length in lengths {
         let part;
@@ -178,7 +178,7 @@ fn cut<T>(mut all: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [
 
 /// One answer of some subject: subject, relation, object and position, from the highest bits down.
 ///
-/// One wide number sorts in half the time of four fields.
+/// One wide number sorts faster than four fields.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry(u128);
 

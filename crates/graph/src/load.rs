@@ -21,7 +21,7 @@ pub use delimited::{Column, Columns, ColumnsError, Header};
 pub use source::Format;
 
 use crate::split::{Cut, CutOptions};
-use crate::{EntityId, Error, Graph, Names, RelationId, Split, Triple};
+use crate::{EntityId, Error, Graph, Names, RelationId, Split, Triple, index};
 use intern::{EarlyId, Interner, Mentions};
 use source::Source;
 
@@ -227,16 +227,11 @@ impl Join {
         }
         self.interner.intern(&mut entities)?;
 
-        let mut rest = self.triples.each_mut().map(Vec::as_mut_slice);
-        for (rest, first) in rest.iter_mut().zip(first) {
-            *rest = &mut std::mem::take(rest)[first..];
-        }
+        // Files, and so parts, come in the order of their splits.
         let mut runs = vec![];
-        for (split, length) in lengths {
-            let rest = &mut rest[split as usize];
-            let run;
-            (run, *rest) = std::mem::take(rest).split_at_mut(length);
-            runs.push(run);
+        for ((triples, first), split) in self.triples.iter_mut().zip(first).zip(Split::ALL) {
+            let of_split = lengths.iter().filter(|(other, _)| *other == split);
+            runs.extend(index::cut(&mut triples[first..], of_split.map(|(_, length)| *length)));
         }
         entities.par_iter().zip(runs).for_each(|(entities, run)| {
             entities.each_id(|place, id| {

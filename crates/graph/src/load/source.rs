@@ -171,33 +171,17 @@ pub(super) fn read(path: &Path, format: Option<Format>) -> Result<Source, Error>
             false => Ok(file),
         })
         .map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    open(path, file, FileName::parse(path).archive, format)
+    let mut source = Source::new(path, format)?;
+    source.fill(file, FileName::parse(path).archive)?;
+    Ok(source)
 }
 
 /// Takes the bytes of a file, compressed or not.
 pub(super) fn decode(path: &Path, bytes: Vec<u8>, format: Option<Format>) -> Result<Source, Error> {
+    let mut source = Source::new(path, format)?;
     match Archive::from_magic(&bytes) {
-        Archive::Plain => {
-            let mut source = open(path, io::empty(), Archive::Plain, format)?;
-            source.bytes = bytes;
-            Ok(source)
-        }
-        archive => open(path, bytes.as_slice(), archive, format),
-    }
-}
-
-fn open(
-    path: &Path,
-    input: impl Read,
-    archive: Archive,
-    format: Option<Format>,
-) -> Result<Source, Error> {
-    let unknown = || Error::UnknownFormat { path: path.to_owned(), known: Format::KNOWN };
-    let format = format.or(FileName::parse(path).format).ok_or_else(unknown)?;
-    let path = path.to_owned();
-    let mut source = Source { path, format, bytes: vec![] };
-    if let Err(error) = decompress(input, archive, &mut source.bytes) {
-        return Err(source.unreadable(archive, error));
+        Archive::Plain => source.bytes = bytes,
+        archive => source.fill(bytes.as_slice(), archive)?,
     }
     Ok(source)
 }
@@ -212,6 +196,18 @@ fn decompress(mut input: impl Read, archive: Archive, bytes: &mut Vec<u8>) -> io
 }
 
 impl Source {
+    /// A file without its text; `format` is what the user says, where the name does not count.
+    fn new(path: &Path, format: Option<Format>) -> Result<Self, Error> {
+        let unknown = || Error::UnknownFormat { path: path.to_owned(), known: Format::KNOWN };
+        let format = format.or(FileName::parse(path).format).ok_or_else(unknown)?;
+        Ok(Self { path: path.to_owned(), format, bytes: vec![] })
+    }
+
+    /// Reads and decompresses its text.
+    fn fill(&mut self, input: impl Read, archive: Archive) -> Result<(), Error> {
+        decompress(input, archive, &mut self.bytes).map_err(|error| self.unreadable(archive, error))
+    }
+
     /// Where in the file a byte stands.
     pub(super) fn place(&self, offset: usize) -> Place {
         let before = &self.bytes[..offset.min(self.bytes.len())];
