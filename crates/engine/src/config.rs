@@ -1,0 +1,353 @@
+//! Which settings does a training have?
+//!
+//! Every setting is written once, in the table below: name, meaning, type, default and range.
+//! The config file, the command line and the checked [`Config`] are made from it.
+//! It does not know the graph; what must fit the graph is checked by the trainer.
+
+mod setting;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::Value;
+
+use crate::encoder::EncoderKind;
+use crate::error::Error;
+pub use setting::Choice;
+use setting::{Range, Setting, choices};
+
+/// Where a setting came from, for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A config file.
+    File(PathBuf),
+    /// An option of the command line, or an argument of a call.
+    Option,
+}
+
+/// Settings as they were given, not yet checked.
+#[derive(Debug, Clone, Default)]
+pub struct RawConfig {
+    given: BTreeMap<String, (Value, Origin)>,
+}
+
+/// What a table of settings says of one of them.
+#[derive(Debug, Clone, Copy)]
+pub struct SettingInfo {
+    /// As in TOML; on the command line with hyphens.
+    pub name: &'static str,
+    /// What it does, in a sentence or two.
+    pub meaning: &'static str,
+    /// The allowed values.
+    pub expected: fn() -> String,
+    /// What it is when it is not given.
+    pub default: fn() -> String,
+}
+
+/// One thing wrong with a config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The setting, as given.
+    pub name: String,
+    /// Where it was given; nothing for a fault between several settings.
+    pub origin: Option<Origin>,
+    /// What was expected and what was found.
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Some(Origin::File(path)) => {
+                write!(f, "{}: `{}`: {}", path.display(), self.name, self.what)
+            }
+            Some(Origin::Option) => write!(f, "--{}: {}", self.name.replace('_', "-"), self.what),
+            None => write!(f, "`{}`: {}", self.name, self.what),
+        }
+    }
+}
+
+/// Makes the checked config and the reader of raw ones from the table of settings.
+macro_rules! settings {
+    ($($(#[doc = $doc:literal])* $name:ident: $ty:ty = $default:expr, $range:expr;)*) => {
+        /// A config that can train: every setting is in its range and fits the others.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Config {
+            $($(#[doc = $doc])* pub $name: $ty,)*
+        }
+
+        impl Default for Config {
+            fn default() -> Self {
+                Self { $($name: $default,)* }
+            }
+        }
+
+        /// Every setting, in the order of config files and help.
+        pub const SETTINGS: &[SettingInfo] = &[$(
+            SettingInfo {
+                name: stringify!($name),
+                meaning: concat!($($doc, "\n"),*),
+                expected: || <$ty as Setting>::expected($range),
+                default: || {
+                    let default: $ty = $default;
+                    default.to_value().map_or_else(|| "none".into(), |value| plain(&value))
+                },
+            },
+        )*];
+
+        impl Config {
+            fn take(given: &BTreeMap<String, (Value, Origin)>, faults: &mut Vec<Fault>) -> Self {
+                let mut config = Self::default();
+                $(if let Some((value, origin)) = given.get(stringify!($name)) {
+                    match <$ty as Setting>::from_value(value, $range) {
+                        Some(value) => config.$name = value,
+                        None => faults.push(Fault {
+                            name: stringify!($name).into(),
+                            origin: Some(origin.clone()),
+                            what: format!(
+                                "expected {}, found {}",
+                                <$ty as Setting>::expected($range),
+                                shown(value)
+                            ),
+                        }),
+                    }
+                })*
+                config
+            }
+
+            fn values(&self) -> Vec<(&'static str, Option<Value>)> {
+                vec![$((stringify!($name), self.$name.to_value()),)*]
+            }
+        }
+    };
+}
+
+choices! {
+    /// What turns scores into probabilities.
+    OutputKind {
+        /// One softmax over all objects.
+        Softmax = "softmax",
+        /// A mixture of softmaxes with shared object vectors.
+        Mixture = "mixture",
+    }
+    /// What one training item is.
+    Items {
+        /// A query with all its answers.
+        Queries = "queries",
+        /// A query with one of its answers (1-vs-All).
+        Triples = "triples",
+    }
+    /// How much an answer of a query counts.
+    AnswerWeight {
+        /// Every answer counts 1, so every triple counts the same.
+        One = "one",
+        /// Answers share the weight 1 of their query, so every query counts the same.
+        Share = "share",
+    }
+    /// The nonlinearity of the mixture's projections.
+    Activation {
+        /// max(x, 0.01·x).
+        LeakyRelu = "leaky_relu",
+        /// max(x, 0).
+        Relu = "relu",
+        /// x·Φ(x).
+        Gelu = "gelu",
+        /// The hyperbolic tangent.
+        Tanh = "tanh",
+        /// Nothing.
+        Identity = "identity",
+    }
+    /// How the learning rate changes over a training.
+    Schedule {
+        /// Not at all.
+        Constant = "constant",
+        /// Halved after every 3 epochs in which validation MRR did not improve.
+        Plateau = "plateau",
+        /// Along half a cosine from its full value to zero at the last epoch.
+        Cosine = "cosine",
+    }
+}
+
+settings! {
+    /// What makes a query vector of subject and relation.
+    encoder: EncoderKind = EncoderKind::DistMult, Range::Any;
+    /// Width of the object vectors: the bottleneck.
+    dim: usize = 200, Range::AtLeast(1.0);
+    /// Width of TuckER's relation vectors; `dim` if not given.
+    relation_dim: Option<usize> = None, Range::AtLeast(1.0);
+    /// Whether every object has a learned bias added to its score.
+    bias: bool = false, Range::Any;
+    /// Share of the query vector's values set to zero in training.
+    dropout: f64 = 0.1, Range::Share;
+    /// What turns scores into probabilities.
+    output: OutputKind = OutputKind::Softmax, Range::Any;
+    /// Softmaxes in the mixture.
+    components: usize = 4, Range::AtLeast(1.0);
+    /// Layers of each component's projection.
+    layers: usize = 2, Range::AtLeast(0.0);
+    /// Nonlinearity after each layer of a projection.
+    activation: Activation = Activation::LeakyRelu, Range::Any;
+    /// Share of values set to zero after each layer of a projection.
+    projection_dropout: f64 = 0.1, Range::Share;
+    /// Reward for using all components: loss − entropy_weight · mean entropy of the prior.
+    entropy_weight: f64 = 1e-3, Range::AtLeast(0.0);
+    /// What one training item is.
+    items: Items = Items::Queries, Range::Any;
+    /// How much an answer of a query counts, when items are queries.
+    answer_weight: AnswerWeight = AnswerWeight::One, Range::Any;
+    /// Items per update; the last batch of an epoch may be shorter and is kept.
+    batch: usize = 1000, Range::AtLeast(1.0);
+    /// Passes over the training items, at most.
+    epochs: usize = 30, Range::AtLeast(1.0);
+    /// Epochs without a better validation MRR after which training stops.
+    patience: usize = 8, Range::AtLeast(1.0);
+    /// Step size of Adam.
+    learning_rate: f64 = 1e-3, Range::Positive;
+    /// How the learning rate changes.
+    schedule: Schedule = Schedule::Constant, Range::Any;
+    /// Updates over which the learning rate grows from zero to its full value.
+    warmup: usize = 0, Range::AtLeast(0.0);
+    /// Largest norm of the gradient of all parameters together; longer ones are scaled down.
+    clip: Option<f64> = None, Range::Positive;
+    /// Share of an answer's weight spread over all objects; for the softmax only.
+    smoothing: f64 = 0.0, Range::Share;
+    /// Weight of the cubes of the factors of each answer (N3, Lacroix 2018).
+    n3: f64 = 0.0, Range::AtLeast(0.0);
+    /// Weight of the squares of the factors of each answer.
+    l2: f64 = 0.0, Range::AtLeast(0.0);
+    /// Updates between two checkpoints, besides one after every epoch.
+    checkpoint_every: Option<usize> = None, Range::AtLeast(1.0);
+    /// MiB of logits kept from the forward to the backward pass; the rest is computed twice.
+    memory_budget: usize = 512, Range::AtLeast(0.0);
+    /// Of all random numbers: initial weights, order of items, dropout.
+    seed: u64 = 0, Range::AtLeast(0.0);
+}
+
+/// Settings that only mean something with one choice of another.
+const ONLY_WITH: &[(&str, fn(&Config) -> bool, &str)] = &[
+    ("relation_dim", |c| c.encoder == EncoderKind::Tucker, "encoder = \"tucker\""),
+    ("components", is_mixture, MIXTURE),
+    ("layers", is_mixture, MIXTURE),
+    ("activation", |c| is_mixture(c) && c.layers > 0, "a mixture with layers"),
+    ("projection_dropout", |c| is_mixture(c) && c.layers > 0, "a mixture with layers"),
+    ("entropy_weight", is_mixture, MIXTURE),
+    ("smoothing", |c| c.output == OutputKind::Softmax, "output = \"softmax\""),
+    ("answer_weight", |c| c.items == Items::Queries, "items = \"queries\""),
+];
+const MIXTURE: &str = "output = \"mixture\"";
+
+fn is_mixture(config: &Config) -> bool {
+    config.output == OutputKind::Mixture
+}
+
+impl RawConfig {
+    /// Adds the settings of a config file's text.
+    pub fn add_file(&mut self, path: &Path, text: &str) -> Result<(), Error> {
+        let table: toml::Table = text.parse().map_err(|source| Error::ConfigSyntax {
+            path: path.into(),
+            source: Box::new(source),
+        })?;
+        for (name, value) in table {
+            self.given.insert(name, (value, Origin::File(path.into())));
+        }
+        Ok(())
+    }
+
+    /// Adds one setting, over any given before; `text` is a TOML value or a bare word.
+    pub fn add_option(&mut self, name: &str, text: &str) {
+        let parsed = format!("x = {text}").parse::<toml::Table>();
+        let value = parsed.ok().and_then(|mut table| table.remove("x"));
+        let value = value.unwrap_or_else(|| Value::String(text.into()));
+        self.given.insert(name.into(), (value, Origin::Option));
+    }
+
+    /// Whether a setting was given at all.
+    pub fn has(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// The config, or everything that is wrong with it.
+    pub fn check(&self) -> Result<Config, Error> {
+        let mut faults = Vec::new();
+        for (name, (_, origin)) in &self.given {
+            if SETTINGS.iter().all(|setting| setting.name != name) {
+                let what = format!("there is no such setting{}", closest(name));
+                faults.push(Fault { name: name.clone(), origin: Some(origin.clone()), what });
+            }
+        }
+        let config = Config::take(&self.given, &mut faults);
+        for (name, applies, with) in ONLY_WITH {
+            if let Some((_, origin)) = self.given.get(*name)
+                && !applies(&config)
+                // A choice that could not be read has its own fault.
+                && faults.iter().all(|fault| !with.starts_with(&fault.name))
+            {
+                let what = format!("only means something with {with}");
+                faults.push(Fault { name: (*name).into(), origin: Some(origin.clone()), what });
+            }
+        }
+        faults.extend(config.contradictions());
+        if faults.is_empty() { Ok(config) } else { Err(Error::Config { faults }) }
+    }
+}
+
+impl Config {
+    /// As a config file: every setting that means something with the others, defaults included.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in self.values() {
+            let applies = ONLY_WITH.iter().all(|(only, applies, _)| *only != name || applies(self));
+            if let Some(value) = value
+                && applies
+            {
+                text.push_str(&format!("{name} = {value}\n"));
+            }
+        }
+        text
+    }
+
+    fn contradictions(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut add = |name: &str, what: String| {
+            faults.push(Fault { name: name.into(), origin: None, what });
+        };
+        if self.encoder.halves() && !self.dim.is_multiple_of(2) {
+            let (encoder, dim) = (self.encoder.name(), self.dim);
+            add(
+                "dim",
+                format!("{encoder} splits it in two halves; expected an even one, found {dim}"),
+            );
+        }
+        if is_mixture(self) && self.layers == 0 && self.components > 1 {
+            let what = "without a projection all components are equal and the mixture is a plain \
+                        softmax; expected at least 1 with more than one component, found 0";
+            add("layers", what.into());
+        }
+        faults
+    }
+}
+
+/// A value as a person writes it: without the quotes of TOML.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    format!("`{}`", plain(value))
+}
+
+/// The setting that was perhaps meant.
+fn closest(name: &str) -> String {
+    let known = SETTINGS.iter().map(|setting| setting.name);
+    let near = known.map(|known| (strsim::jaro_winkler(name, known), known));
+    match near.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((likeness, known)) if likeness > 0.8 => format!("; did you mean `{known}`?"),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,142 @@
+//! What kinds of values do settings have?
+
+use toml::Value;
+
+/// Values of a setting that are allowed, besides being of its type.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Range {
+    Any,
+    AtLeast(f64),
+    Positive,
+    /// 0 ≤ x < 1.
+    Share,
+}
+
+impl Range {
+    fn contains(self, x: f64) -> bool {
+        x.is_finite()
+            && match self {
+                Self::Any => true,
+                Self::AtLeast(least) => x >= least,
+                Self::Positive => x > 0.0,
+                Self::Share => (0.0..1.0).contains(&x),
+            }
+    }
+
+    fn describe(self, kind: &str) -> String {
+        match self {
+            Self::Any => kind.into(),
+            Self::AtLeast(least) => format!("{kind} of at least {least}"),
+            Self::Positive => format!("{kind} above 0"),
+            Self::Share => format!("{kind} from 0 to below 1"),
+        }
+    }
+}
+
+/// A type that a setting can have.
+pub(super) trait Setting: Sized {
+    fn from_value(value: &Value, range: Range) -> Option<Self>;
+    /// Nothing for "not set".
+    fn to_value(&self) -> Option<Value>;
+    fn expected(range: Range) -> String;
+}
+
+macro_rules! whole_numbers {
+    ($($ty:ty),*) => {$(
+        impl Setting for $ty {
+            fn from_value(value: &Value, range: Range) -> Option<Self> {
+                let number = value.as_integer()?;
+                range.contains(number as f64).then(|| number.try_into().ok())?
+            }
+            fn to_value(&self) -> Option<Value> {
+                // Larger ones cannot come from TOML.
+                Some(Value::Integer(*self as i64))
+            }
+            fn expected(range: Range) -> String {
+                range.describe("a whole number")
+            }
+        }
+    )*};
+}
+whole_numbers!(usize, u64);
+
+impl Setting for f64 {
+    fn from_value(value: &Value, range: Range) -> Option<Self> {
+        let number = value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64))?;
+        range.contains(number).then_some(number)
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Float(*self))
+    }
+    fn expected(range: Range) -> String {
+        range.describe("a number")
+    }
+}
+
+impl Setting for bool {
+    fn from_value(value: &Value, _: Range) -> Option<Self> {
+        value.as_bool()
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Boolean(*self))
+    }
+    fn expected(_: Range) -> String {
+        "true or false".into()
+    }
+}
+
+impl<T: Setting> Setting for Option<T> {
+    fn from_value(value: &Value, range: Range) -> Option<Self> {
+        T::from_value(value, range).map(Some)
+    }
+    fn to_value(&self) -> Option<Value> {
+        self.as_ref().and_then(T::to_value)
+    }
+    fn expected(range: Range) -> String {
+        T::expected(range)
+    }
+}
+
+/// A setting with a few named values.
+pub trait Choice: Copy + PartialEq + 'static {
+    /// All of them.
+    const ALL: &'static [Self];
+    /// As in configs and on the command line.
+    fn name(self) -> &'static str;
+}
+
+impl<T: Choice> Setting for T {
+    fn from_value(value: &Value, _: Range) -> Option<Self> {
+        let name = value.as_str()?;
+        T::ALL.iter().copied().find(|choice| choice.name() == name)
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::String(self.name().into()))
+    }
+    fn expected(_: Range) -> String {
+        let names: Vec<&str> = T::ALL.iter().map(|choice| choice.name()).collect();
+        format!("one of {}", names.join(", "))
+    }
+}
+
+/// Enums of named values.
+macro_rules! choices {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$value_doc])* $value,)*
+        }
+
+        impl $crate::config::Choice for $name {
+            const ALL: &'static [Self] = &[$(Self::$value),*];
+
+            fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $text,)*
+                }
+            }
+        }
+    )*};
+}
+pub(crate) use choices;

@@ -1,0 +1,51 @@
+//! ComplEx: score = Re Σ s·r·conj(o) over complex vectors (Trouillon et al. 2016).
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::{Encode, Encoded, EncoderConfig, Queries, Table, halves, rows, table};
+use crate::random::Weights;
+
+/// h = s·r, with real parts in the left half of every vector and imaginary parts in the right.
+#[derive(Module, Debug)]
+pub(crate) struct ComplEx {
+    entity: Table,
+    relation: Table,
+}
+
+impl Encode for ComplEx {
+    const HALVES: bool = true;
+    const FORMULA: &'static str = "Re Σ s·r·conj(o), complex";
+
+    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
+        Self {
+            entity: table(config.entities, config.dim, weights),
+            relation: table(config.relations, config.dim, weights),
+        }
+    }
+
+    fn forward(&self, queries: &Queries) -> Encoded {
+        let subject = rows(&self.entity, &queries.subjects);
+        let relation = rows(&self.relation, &queries.relations);
+        let (subject_re, subject_im) = halves(subject.clone());
+        let (relation_re, relation_im) = halves(relation.clone());
+        let re =
+            subject_re.clone() * relation_re.clone() - subject_im.clone() * relation_im.clone();
+        let im = subject_re * relation_im + subject_im * relation_re;
+        Encoded {
+            query: Tensor::cat(vec![re, im], 1),
+            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
+        }
+    }
+
+    fn objects(&self) -> Tensor<2> {
+        self.entity.val()
+    }
+
+    fn magnitudes(vectors: Tensor<2>) -> Tensor<2> {
+        /// Under the root, whose slope at zero is infinite.
+        const FLOOR: f64 = 1e-30;
+        let (re, im) = halves(vectors);
+        (re.square() + im.square()).add_scalar(FLOOR).sqrt()
+    }
+}

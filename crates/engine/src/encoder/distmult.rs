@@ -1,0 +1,38 @@
+//! DistMult: score = Σ s·r·o (Yang et al. 2015).
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::{Encode, Encoded, EncoderConfig, Queries, Table, rows, table};
+use crate::random::Weights;
+
+/// h = s ∘ r.
+#[derive(Module, Debug)]
+pub(crate) struct DistMult {
+    entity: Table,
+    relation: Table,
+}
+
+impl Encode for DistMult {
+    const FORMULA: &'static str = "Σ s·r·o";
+
+    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
+        Self {
+            entity: table(config.entities, config.dim, weights),
+            relation: table(config.relations, config.dim, weights),
+        }
+    }
+
+    fn forward(&self, queries: &Queries) -> Encoded {
+        let subject = rows(&self.entity, &queries.subjects);
+        let relation = rows(&self.relation, &queries.relations);
+        Encoded {
+            query: subject.clone() * relation.clone(),
+            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
+        }
+    }
+
+    fn objects(&self) -> Tensor<2> {
+        self.entity.val()
+    }
+}

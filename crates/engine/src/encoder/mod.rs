@@ -1,0 +1,177 @@
+//! How does a query (subject, relation) become a vector, and an object another?
+//!
+//! One file per encoder. Every one gives a query vector h and a table of object vectors of the
+//! same width, `dim`; their dot product is the score.
+//! What is made of scores is the business of the output layer.
+
+mod complex;
+mod cp;
+mod distmult;
+mod rescal;
+mod simple;
+#[cfg(test)]
+mod tests;
+mod tucker;
+
+use std::sync::Arc;
+
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+
+use crate::config::Choice;
+use crate::ops::gather_rows;
+use crate::random::Weights;
+
+/// Sizes that an encoder is built for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EncoderConfig {
+    pub(crate) entities: usize,
+    /// Inverse relations included.
+    pub(crate) relations: usize,
+    pub(crate) dim: usize,
+    /// Width of relation vectors, where it is free to differ.
+    pub(crate) relation_dim: usize,
+}
+
+/// A batch of queries; relations include inverses.
+#[derive(Debug, Clone)]
+pub(crate) struct Queries {
+    pub(crate) subjects: Arc<[u32]>,
+    pub(crate) relations: Arc<[u32]>,
+}
+
+/// Encoded queries.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    /// h, `[B, D]`.
+    pub(crate) query: Tensor<2>,
+    /// What N3 and L2 keep small: magnitudes of the factors, `[B, …]` each.
+    pub(crate) factors: Vec<Tensor<2>>,
+}
+
+/// The list of encoders: a line here and a file make a new one.
+macro_rules! encoders {
+    ($($(#[doc = $doc:literal])* $name:ident = $text:literal in $file:ident;)*) => {
+        /// Which encoder.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum EncoderKind {
+            $($(#[doc = $doc])* $name,)*
+        }
+
+        impl Choice for EncoderKind {
+            const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+
+        impl EncoderKind {
+            /// Whether `dim` is split in two halves and must be even.
+            pub fn halves(self) -> bool {
+                match self {
+                    $(Self::$name => $file::$name::HALVES,)*
+                }
+            }
+
+            /// The one-line formula of the score.
+            pub fn formula(self) -> &'static str {
+                match self {
+                    $(Self::$name => $file::$name::FORMULA,)*
+                }
+            }
+        }
+
+        /// An encoder of any kind.
+        #[derive(Module, Debug)]
+        pub(crate) enum Encoder {
+            $($name($file::$name),)*
+        }
+
+        impl Encoder {
+            pub(crate) fn new(
+                kind: EncoderKind,
+                config: &EncoderConfig,
+                weights: &mut Weights,
+            ) -> Self {
+                match kind {
+                    $(EncoderKind::$name => Self::$name($file::$name::new(config, weights)),)*
+                }
+            }
+
+            pub(crate) fn forward(&self, queries: &Queries) -> Encoded {
+                match self {
+                    $(Self::$name(encoder) => encoder.forward(queries),)*
+                }
+            }
+
+            /// The table of object vectors, `[E, D]`.
+            pub(crate) fn objects(&self) -> Tensor<2> {
+                match self {
+                    $(Self::$name(encoder) => encoder.objects(),)*
+                }
+            }
+
+            /// Magnitudes of some objects' factors, for N3 and L2.
+            pub(crate) fn object_factors(&self, objects: Arc<[u32]>) -> Tensor<2> {
+                match self {
+                    $(Self::$name(encoder) => {
+                        $file::$name::magnitudes(gather_rows(encoder.objects(), objects))
+                    })*
+                }
+            }
+        }
+    };
+}
+
+encoders! {
+    /// Yang et al. 2015.
+    DistMult = "distmult" in distmult;
+    /// Trouillon et al. 2016.
+    ComplEx = "complex" in complex;
+    /// Nickel et al. 2011.
+    Rescal = "rescal" in rescal;
+    /// Hitchcock 1927; Lacroix et al. 2018.
+    Cp = "cp" in cp;
+    /// Kazemi and Poole 2018.
+    SimplE = "simple" in simple;
+    /// Balažević et al. 2019.
+    Tucker = "tucker" in tucker;
+}
+
+/// What every encoder can do.
+pub(crate) trait Encode: Module {
+    /// Whether `dim` is split in two halves.
+    const HALVES: bool = false;
+    /// The score of a triple, in plain text: s, r, o stand for the rows of its parts.
+    const FORMULA: &'static str;
+
+    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self;
+    fn forward(&self, queries: &Queries) -> Encoded;
+    fn objects(&self) -> Tensor<2>;
+
+    /// What a norm of these vectors is made of: absolute values, or moduli of complex numbers.
+    fn magnitudes(vectors: Tensor<2>) -> Tensor<2> {
+        vectors.abs()
+    }
+}
+
+/// A learned table, one row per entity or relation.
+pub(crate) type Table = Param<Tensor<2>>;
+
+pub(crate) fn table(rows: usize, columns: usize, weights: &mut Weights) -> Table {
+    Param::from_tensor(weights.xavier(rows, columns))
+}
+
+/// The rows of a table that `ids` name.
+pub(crate) fn rows(table: &Table, ids: &Arc<[u32]>) -> Tensor<2> {
+    gather_rows(table.val(), Arc::clone(ids))
+}
+
+/// The left and right half of every row.
+pub(crate) fn halves(rows: Tensor<2>) -> (Tensor<2>, Tensor<2>) {
+    let [n, dim] = rows.dims();
+    (rows.clone().slice([0..n, 0..dim / 2]), rows.slice([0..n, dim / 2..dim]))
+}

@@ -1,0 +1,41 @@
+//! SimplE: score = ½ (Σ head(s)·r·tail(o) + Σ head(o)·r'·tail(s)) (Kazemi and Poole 2018, eq. 2).
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::{Encode, Encoded, EncoderConfig, Queries, Table, halves, rows, table};
+use crate::random::Weights;
+
+/// Entity vectors are [head; tail], relation vectors [r; r'], so h = ½ [r' ∘ tail(s); r ∘ head(s)].
+#[derive(Module, Debug)]
+pub(crate) struct SimplE {
+    entity: Table,
+    relation: Table,
+}
+
+impl Encode for SimplE {
+    const HALVES: bool = true;
+    const FORMULA: &'static str = "½ (Σ head(s)·r·tail(o) + Σ head(o)·r'·tail(s))";
+
+    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
+        Self {
+            entity: table(config.entities, config.dim, weights),
+            relation: table(config.relations, config.dim, weights),
+        }
+    }
+
+    fn forward(&self, queries: &Queries) -> Encoded {
+        let subject = rows(&self.entity, &queries.subjects);
+        let relation = rows(&self.relation, &queries.relations);
+        let (head, tail) = halves(subject.clone());
+        let (forward, backward) = halves(relation.clone());
+        Encoded {
+            query: Tensor::cat(vec![backward * tail, forward * head], 1).mul_scalar(0.5),
+            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
+        }
+    }
+
+    fn objects(&self) -> Tensor<2> {
+        self.entity.val()
+    }
+}

@@ -1,0 +1,51 @@
+//! TuckER: score = W ×₁ s ×₂ r ×₃ o with one core tensor for all (Balažević et al. 2019, eq. 2).
+
+use std::sync::Arc;
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::{Encode, Encoded, EncoderConfig, Queries, Table, rows, table};
+use crate::ops::{gather_rows, grouped_product};
+use crate::random::Weights;
+
+/// h = sᵀ·W_r with W_r = Σ_j r_j W_j: RESCAL whose matrices share the slices of a core.
+#[derive(Module, Debug)]
+pub(crate) struct Tucker {
+    entity: Table,
+    relation: Table,
+    /// The slices W_j, one a row, `[relation_dim, D·D]`.
+    core: Table,
+}
+
+impl Encode for Tucker {
+    const FORMULA: &'static str = "Σ_ijk W_ijk·s_i·r_j·o_k";
+
+    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
+        let dim = config.dim;
+        let entity = table(config.entities, dim, weights);
+        let relation = table(config.relations, config.relation_dim, weights);
+        // As in the authors' code: the core is uniform in ±1.
+        let core = weights.uniform([config.relation_dim, dim * dim], 1.0);
+        Self { entity, relation, core: Table::from_tensor(core) }
+    }
+
+    fn forward(&self, queries: &Queries) -> Encoded {
+        let subject = rows(&self.entity, &queries.subjects);
+        // A matrix for each distinct relation of the batch, not for each query.
+        let mut distinct = queries.relations.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let place = |relation: &u32| distinct.partition_point(|other| other < relation) as u32;
+        let places: Arc<[u32]> = queries.relations.iter().map(place).collect();
+        let relation = gather_rows(self.relation.val(), distinct.into());
+        let matrices = relation.clone().matmul(self.core.val());
+        let query = grouped_product(subject.clone(), matrices, &places);
+        let factors = [subject, gather_rows(relation, places)].map(Self::magnitudes).into();
+        Encoded { query, factors }
+    }
+
+    fn objects(&self) -> Tensor<2> {
+        self.entity.val()
+    }
+}

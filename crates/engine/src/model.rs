@@ -1,0 +1,119 @@
+//! What is a model, as a whole?
+//!
+//! An encoder, an optional bias per object, and an output layer; a loss for a batch of queries
+//! when training, and log-probabilities of all objects when asked.
+
+use std::sync::{Arc, Mutex};
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+
+use crate::config::Config;
+use crate::encoder::{Encoded, Encoder, EncoderConfig, Queries};
+use crate::ops::{BatchAnswers, Normalised, Workspace, cross_entropy, log_probs};
+use crate::output::{Output, mean_entropy};
+use crate::random::{Noise, Weights};
+
+/// A model of any kind.
+#[derive(Module, Debug)]
+pub(crate) struct Model {
+    pub(crate) encoder: Encoder,
+    bias: Option<Param<Tensor<1>>>,
+    output: Output,
+}
+
+/// One batch: queries and their weighted answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Batch {
+    pub(crate) queries: Queries,
+    pub(crate) answers: Arc<BatchAnswers>,
+}
+
+/// The parts of a batch's loss that are reported.
+#[derive(Debug)]
+pub(crate) struct Loss {
+    /// What is minimised, `[1]`.
+    pub(crate) total: Tensor<1>,
+    /// Cross-entropy of all answers, not divided by anything, `[1]`.
+    pub(crate) cross_entropy: Tensor<1>,
+}
+
+impl Model {
+    /// A model with fresh weights; `relations` includes inverses.
+    pub(crate) fn new(config: &Config, entities: usize, relations: usize, device: &Device) -> Self {
+        let mut weights = Weights::new(config.seed, device.clone());
+        let sizes = EncoderConfig {
+            entities,
+            relations,
+            dim: config.dim,
+            relation_dim: config.relation_dim.unwrap_or(config.dim),
+        };
+        let encoder = Encoder::new(config.encoder, &sizes, &mut weights);
+        let output = Output::new(config, &mut weights);
+        let bias = config.bias.then(|| Param::from_tensor(Tensor::zeros([entities], device)));
+        Self { encoder, bias, output }
+    }
+
+    /// The loss of a batch, divided by its number of queries.
+    pub(crate) fn loss(
+        &self,
+        batch: &Batch,
+        config: &Config,
+        noise: &Noise,
+        workspace: &Arc<Mutex<Workspace>>,
+    ) -> Loss {
+        let Encoded { query, factors } = self.encoder.forward(&batch.queries);
+        let query = noise.drop(query, config.dropout);
+        let n_queries = query.dims()[0] as f64;
+        let input = self.normalised(query, Some(noise));
+        let log_prior = input.log_prior.clone();
+        let answers = Arc::clone(&batch.answers);
+        let cross_entropy = cross_entropy(input, answers, config.smoothing as f32, workspace);
+        let mut total = cross_entropy.clone().div_scalar(n_queries);
+        if log_prior.dims()[1] > 1 && config.entropy_weight > 0.0 {
+            total = total - mean_entropy(log_prior).mul_scalar(config.entropy_weight);
+        }
+        if config.n3 > 0.0 || config.l2 > 0.0 {
+            total = total + self.penalty(batch, factors, config).div_scalar(n_queries);
+        }
+        Loss { total, cross_entropy: cross_entropy.detach() }
+    }
+
+    /// Log-probabilities of every object, `[B, E]`, row after row.
+    pub(crate) fn log_probs(&self, queries: &Queries) -> Vec<f32> {
+        log_probs(self.normalised(self.encoder.forward(queries).query, None))
+    }
+
+    fn normalised(&self, query: Tensor<2>, noise: Option<&Noise>) -> Normalised {
+        let components = self.output.forward(query, noise);
+        Normalised {
+            context: components.context,
+            log_prior: components.log_prior,
+            objects: self.encoder.objects(),
+            bias: self.bias.as_ref().map(Param::val),
+        }
+    }
+
+    /// N3 (Lacroix 2018, eq. 4) and L2 of the factors of every answer: subject, relation, object.
+    fn penalty(&self, batch: &Batch, factors: Vec<Tensor<2>>, config: &Config) -> Tensor<1> {
+        let device = factors[0].device();
+        let answers = &batch.answers;
+        let mut query_weights = vec![0.0; batch.queries.subjects.len()];
+        for (query, weight) in answers.queries.iter().zip(&answers.weights) {
+            query_weights[*query as usize] += weight;
+        }
+        let weights = |weights: &[f32]| {
+            Tensor::<1>::from_floats(weights, &device).reshape([weights.len(), 1])
+        };
+        let powers = |factor: Tensor<2>| {
+            factor.clone().powi_scalar(3).mul_scalar(config.n3)
+                + factor.square().mul_scalar(config.l2)
+        };
+        let objects = self.encoder.object_factors(answers.objects.as_slice().into());
+        let mut penalty = (powers(objects) * weights(&answers.weights)).sum();
+        for factor in factors {
+            penalty = penalty + (powers(factor) * weights(&query_weights)).sum();
+        }
+        penalty
+    }
+}

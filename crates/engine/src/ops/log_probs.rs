@@ -1,0 +1,133 @@
+//! How likely is every object, for a block of queries?
+//!
+//! One product per block of queries; normalising and mixing follow while its rows are in cache.
+//! Nothing is differentiated here: losses have their own operation.
+
+use burn::backend::{DispatchDevice, Flex};
+use burn::tensor::activation::log_softmax;
+use burn::tensor::{DType, Tensor, TensorData};
+use rayon::prelude::*;
+
+use super::cross_entropy::Normalised;
+use super::product::{Matrix, Onto, multiply};
+use super::{simd, values};
+
+/// Log-probabilities of every object, `[B, E]`, row after row.
+///
+/// Each row's probabilities sum to one for any number of components.
+pub(crate) fn log_probs(input: Normalised) -> Vec<f32> {
+    match input.context.device().as_dispatch() {
+        DispatchDevice::Flex(_) if input.context.dtype() == DType::F32 => fused(input),
+        #[allow(unreachable_patterns, reason = "the CPU may be the only backend compiled in")]
+        _ => floats(reference(input).into_data()),
+    }
+}
+
+fn floats(data: TensorData) -> Vec<f32> {
+    data.convert::<f32>().try_into_vec().expect("just converted to f32")
+}
+
+fn reference(input: Normalised) -> Tensor<2> {
+    let Normalised { context, log_prior, objects, bias } = input;
+    let [queries, components] = log_prior.dims();
+    let entities = objects.dims()[0];
+    let mut logits = context.matmul(objects.transpose());
+    if let Some(bias) = bias {
+        logits = logits + bias.unsqueeze();
+    }
+    let parts = log_softmax(logits, 1).reshape([queries, components, entities]);
+    let mixed = parts + log_prior.reshape([queries, components, 1]);
+    let top = mixed.clone().max_dim(1);
+    ((mixed - top.clone()).exp().sum_dim(1).log() + top).reshape([queries, entities])
+}
+
+fn fused(input: Normalised) -> Vec<f32> {
+    /// Rows (queries × components) of one product, at most.
+    const ROWS: usize = 128;
+    /// Floats of one thread's logits, at most; fewer rows where objects are many.
+    const FLOATS: usize = 16 * 1024 * 1024;
+    let [queries, components] = input.log_prior.dims();
+    let [entities, dim] = input.objects.dims();
+    let [context, log_prior, objects] = [input.context, input.log_prior, input.objects]
+        .map(|tensor| tensor.try_into_primitive::<Flex>().expect("the caller saw the CPU"));
+    let bias =
+        input.bias.map(|bias| bias.try_into_primitive::<Flex>().expect("the caller saw the CPU"));
+    let (context, log_prior, objects) = (values(&context), values(&log_prior), values(&objects));
+    let bias = bias.as_ref().map(values);
+
+    let block = (ROWS.min(FLOATS / entities) / components).max(1);
+    let mut out = vec![0.0; queries * entities];
+    out.par_chunks_mut(block * entities)
+        .zip(context.par_chunks(block * components * dim))
+        .zip(log_prior.par_chunks(block * components))
+        .for_each_init(Vec::new, |logits, ((out, context), log_prior)| {
+            let rows = log_prior.len();
+            logits.resize(rows * entities, 0.0);
+            let mut onto = Onto::Replace;
+            if let Some(bias) = &bias {
+                logits.chunks_exact_mut(entities).for_each(|row| row.copy_from_slice(bias));
+                onto = Onto::Add;
+            }
+            let context = Matrix::rows_of(context, dim);
+            multiply(logits, onto, context, Matrix::rows_of(&objects, dim).transposed());
+            for ((out, logits), log_prior) in out
+                .chunks_exact_mut(entities)
+                .zip(logits.chunks_exact(components * entities))
+                .zip(log_prior.chunks_exact(components))
+            {
+                mix(out, logits, log_prior);
+            }
+        });
+    out
+}
+
+/// Normalises and mixes the components of one query.
+fn mix(out: &mut [f32], logits: &[f32], log_prior: &[f32]) {
+    let shifts: Vec<f32> = logits
+        .chunks_exact(out.len())
+        .zip(log_prior)
+        .map(|(row, log_prior)| {
+            let top = simd::maximum(row);
+            log_prior - (top + simd::sum_of_exp(row, top).ln())
+        })
+        .collect();
+    match shifts[..] {
+        [shift] => {
+            out.copy_from_slice(logits);
+            simd::scale(out, 1.0, -shift);
+        }
+        _ => simd::log_sum_exp(out, logits, &shifts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, Distribution};
+
+    #[test]
+    fn fused_equals_plain_tensor_operations_and_rows_sum_to_one() {
+        let device = Device::flex();
+        for (queries, components, entities, has_bias) in
+            [(1, 1, 3, false), (200, 1, 50, true), (70, 4, 33, false), (3, 2, 2000, true)]
+        {
+            let random =
+                |shape| Tensor::<2>::random(shape, Distribution::Normal(0.0, 3.0), &device);
+            let input = Normalised {
+                context: random([queries * components, 8]),
+                log_prior: log_softmax(random([queries, components]), 1),
+                objects: random([entities, 8]),
+                bias: has_bias.then(|| random([1, entities]).reshape([entities])),
+            };
+            let fused = log_probs(input.clone());
+            let plain = floats(reference(input).into_data());
+            for (fused, plain) in fused.iter().zip(&plain) {
+                assert!((fused - plain).abs() < 1e-4 * plain.abs().max(1.0), "{fused} {plain}");
+            }
+            for row in fused.chunks_exact(entities) {
+                let sum: f64 = row.iter().map(|x| f64::from(*x).exp()).sum();
+                assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+            }
+        }
+    }
+}

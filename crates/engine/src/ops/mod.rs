@@ -1,0 +1,40 @@
+//! Which operations are too slow, or too large, as a chain of tensor operations?
+//!
+//! Each is a burn backend extension: a CPU kernel with its own backward pass, and beside it the
+//! same in plain tensor operations, which serves every other device and is the reference in tests.
+//! This is the only place with `unsafe` code.
+
+#![expect(unsafe_code, reason = "SIMD chosen at run time, and gemm's face of pointers")]
+
+mod adam;
+mod cross_entropy;
+mod gather;
+mod grouped;
+mod log_probs;
+mod product;
+mod simd;
+
+pub(crate) use adam::{AdamStep, Moments, adam_step};
+pub(crate) use cross_entropy::Shape;
+pub use cross_entropy::{BatchAnswers, Workspace};
+pub(crate) use cross_entropy::{Normalised, cross_entropy};
+pub(crate) use gather::gather_rows;
+pub(crate) use grouped::grouped_product;
+pub(crate) use log_probs::log_probs;
+
+use std::borrow::Cow;
+
+use burn::backend::flex::FlexTensor;
+use burn::tensor::TensorData;
+
+/// The values of a tensor; copied only if they do not lie in order.
+fn values(tensor: &FlexTensor) -> Cow<'_, [f32]> {
+    match tensor.as_slice::<f32>() {
+        Some(values) => Cow::Borrowed(values),
+        None => Cow::Owned(tensor.to_contiguous().storage::<f32>().to_vec()),
+    }
+}
+
+fn flex_tensor<const N: usize>(values: Vec<f32>, shape: [usize; N]) -> FlexTensor {
+    FlexTensor::from_data(TensorData::new(values, shape))
+}

@@ -1,0 +1,105 @@
+//! How does a kernel multiply two pieces of a matrix?
+//!
+//! A checked face for `gemm`, which works on pointers and strides. One thread: our kernels are
+//! parallel above it, over tiles, so that the order of every sum is fixed.
+
+use gemm::Parallelism;
+
+/// A matrix that lies in a slice, row after row.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a> {
+    pub(crate) values: &'a [f32],
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    /// Distance between the starts of two rows.
+    pub(crate) stride: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// The rows of `values`, `columns` wide and without gaps.
+    pub(crate) fn rows_of(values: &'a [f32], columns: usize) -> Self {
+        Self { values, rows: values.len() / columns, columns, stride: columns }
+    }
+
+    pub(crate) fn transposed(self) -> Operand<'a> {
+        Operand { matrix: self, transposed: true }
+    }
+}
+
+/// A factor of a product, as it stands or transposed.
+#[derive(Clone, Copy)]
+pub(crate) struct Operand<'a> {
+    matrix: Matrix<'a>,
+    transposed: bool,
+}
+
+impl<'a> From<Matrix<'a>> for Operand<'a> {
+    fn from(matrix: Matrix<'a>) -> Self {
+        Self { matrix, transposed: false }
+    }
+}
+
+impl Operand<'_> {
+    fn shape(&self) -> (usize, usize) {
+        let Matrix { rows, columns, .. } = self.matrix;
+        if self.transposed { (columns, rows) } else { (rows, columns) }
+    }
+
+    /// Steps in memory from one column, and from one row, to the next.
+    fn strides(&self) -> (isize, isize) {
+        let stride = self.matrix.stride as isize;
+        if self.transposed { (stride, 1) } else { (1, stride) }
+    }
+}
+
+/// What happens to the values that stand where a product goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Onto {
+    /// They are overwritten.
+    Replace,
+    /// The product is added to them.
+    Add,
+}
+
+/// left · right, written to `out` row after row without gaps.
+pub(crate) fn multiply<'a>(
+    out: &mut [f32],
+    onto: Onto,
+    left: impl Into<Operand<'a>>,
+    right: impl Into<Operand<'a>>,
+) {
+    let (left, right) = (left.into(), right.into());
+    let ((m, inner), (right_rows, n)) = (left.shape(), right.shape());
+    assert_eq!(inner, right_rows, "product of {m}×{inner} and {right_rows}×{n}");
+    assert_eq!(out.len(), m * n, "room for {} values for a product of {m}×{n}", out.len());
+    for Matrix { values, rows, columns, stride } in [left.matrix, right.matrix] {
+        let last = if rows == 0 { 0 } else { (rows - 1) * stride + columns };
+        assert!(values.len() >= last, "{rows}×{columns} at stride {stride} in {}", values.len());
+    }
+    let ((left_cs, left_rs), (right_cs, right_rs)) = (left.strides(), right.strides());
+    // SAFETY: shapes agree and both factors and the result lie inside their slices, as asserted
+    // above; `out` is borrowed mutably, so it overlaps neither factor.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            inner,
+            out.as_mut_ptr(),
+            1,
+            n as isize,
+            onto == Onto::Add,
+            left.matrix.values.as_ptr(),
+            left_cs,
+            left_rs,
+            right.matrix.values.as_ptr(),
+            right_cs,
+            right_rs,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}

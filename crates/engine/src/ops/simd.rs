@@ -1,0 +1,312 @@
+//! Which loops over a row must run at the speed of the machine?
+//!
+//! Each is written once, in lanes the compiler turns into vector instructions, and compiled twice:
+//! for the baseline of the target and for AVX2 with FMA, chosen at run time.
+//! The two differ in the last bits, so a run repeats bit for bit on one instruction set.
+
+use super::adam::AdamStep;
+
+/// Floats per step of every loop below: two AVX2 registers.
+const LANES: usize = 16;
+
+/// Compiles `$body` for both instruction sets and gives the caller whichever the machine has.
+macro_rules! dispatched {
+    ($(#[$doc:meta])* $name:ident, $body:ident, ($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {
+        $(#[$doc])*
+        pub(crate) fn $name($($arg: $ty),*) $(-> $out)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn with_avx2($($arg: $ty),*) $(-> $out)? {
+                    $body::<true>($($arg),*)
+                }
+                if std::arch::is_x86_feature_detected!("avx2")
+                    && std::arch::is_x86_feature_detected!("fma")
+                {
+                    // SAFETY: the two features it was compiled for were found just now.
+                    return unsafe { with_avx2($($arg),*) };
+                }
+            }
+            $body::<false>($($arg),*)
+        }
+    };
+}
+
+dispatched!(
+    /// The largest value of a row, −∞ for an empty one; NaN only if every value is.
+    maximum, maximum_body, (row: &[f32]) -> f32
+);
+dispatched!(
+    /// Replaces each x by exp(x − `shift`) and gives their sum.
+    exp_and_sum, exp_and_sum_body, (row: &mut [f32], shift: f32) -> f32
+);
+dispatched!(
+    /// The sum of exp(x − `shift`), leaving the row as it is.
+    sum_of_exp, sum_of_exp_body, (row: &[f32], shift: f32) -> f32
+);
+dispatched!(
+    /// Replaces each x by `factor`·exp(x − `shift`) − `less`.
+    scaled_exp, scaled_exp_body, (row: &mut [f32], shift: f32, factor: f32, less: f32)
+);
+dispatched!(
+    /// Replaces each x by `factor`·x − `less`.
+    scale, scale_body, (row: &mut [f32], factor: f32, less: f32)
+);
+dispatched!(
+    /// Adds `row` to `sum`, value by value.
+    add, add_body, (sum: &mut [f32], row: &[f32])
+);
+dispatched!(
+    /// Σ a·b.
+    dot, dot_body, (a: &[f32], b: &[f32]) -> f32
+);
+dispatched!(
+    /// One step of Adam on a parameter, from its gradient and its two moments.
+    adam, adam_body,
+    (step: AdamStep, parameter: &mut [f32], grad: &[f32], moments: (&mut [f32], &mut [f32]))
+);
+dispatched!(
+    /// log Σ_k exp(row_k + shift_k), value by value; `rows` has one row per shift.
+    log_sum_exp, log_sum_exp_body, (out: &mut [f32], rows: &[f32], shifts: &[f32])
+);
+
+#[inline(always)]
+fn multiply_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
+    // Without the instruction, mul_add is a call into the C library for every value.
+    if FMA { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// exp(x) for x ≤ 88, to about one unit in the last place; below −87 it stays at exp(−87) ≈ 1.6e-38,
+/// which no sum of ours can tell from zero.
+///
+/// The method of Cephes: exp(x) = 2^n · exp(r) with n = round(x / ln 2), |r| ≤ ln 2 / 2.
+#[inline(always)]
+fn exp<const FMA: bool>(x: f32) -> f32 {
+    /// Adding and taking away 1.5·2^23 rounds to an integer, which then stands in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    const LN_2_HIGH: f32 = 0.693_359_4;
+    const LN_2_LOW: f32 = -2.121_944_4e-4;
+    // Written so that NaN passes through: a broken weight must reach the loss.
+    let x = if x < -87.0 { -87.0 } else { x };
+    let rounded = multiply_add::<FMA>(x, std::f32::consts::LOG2_E, ROUND);
+    let n = rounded - ROUND;
+    let r = multiply_add::<FMA>(n, -LN_2_LOW, multiply_add::<FMA>(n, -LN_2_HIGH, x));
+    let mut p = 1.987_569_2e-4;
+    for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5e-1] {
+        p = multiply_add::<FMA>(p, r, c);
+    }
+    let fraction = multiply_add::<FMA>(p, r * r, r) + 1.0;
+    let power = f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23));
+    fraction * power
+}
+
+/// The natural logarithm of a normal positive number, to about one unit in the last place; NaN stays.
+///
+/// The method of Cephes: x = 2^e · m with m in [√½, √2), ln x = e·ln 2 + ln m.
+#[inline(always)]
+fn ln<const FMA: bool>(x: f32) -> f32 {
+    const SQRT_HALF_BITS: u32 = 0x3f35_04f3;
+    let bits = x.to_bits().wrapping_sub(SQRT_HALF_BITS);
+    let e = ((bits as i32) >> 23) as f32;
+    let m = f32::from_bits((bits & 0x007f_ffff).wrapping_add(SQRT_HALF_BITS)) - 1.0;
+    let mut p = 7.037_683_6e-2;
+    for c in [
+        -1.151_461e-1,
+        1.167_699_9e-1,
+        -1.242_014_1e-1,
+        1.424_932_3e-1,
+        -1.666_805_8e-1,
+        2.000_071_5e-1,
+        -2.499_999_4e-1,
+        3.333_333e-1,
+    ] {
+        p = multiply_add::<FMA>(p, m, c);
+    }
+    let square = m * m;
+    let tail = multiply_add::<FMA>(e, -2.121_944_4e-4, p * m * square);
+    let y = multiply_add::<FMA>(-0.5, square, tail) + m;
+    let result = multiply_add::<FMA>(e, 0.693_359_4, y);
+    if x.is_nan() { x } else { result }
+}
+
+/// Adds the lanes pairwise, always in the same order.
+#[inline(always)]
+fn total(mut lanes: [f32; LANES]) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] += lanes[i + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+#[inline(always)]
+fn maximum_body<const FMA: bool>(row: &[f32]) -> f32 {
+    let (blocks, rest) = row.as_chunks::<LANES>();
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for block in blocks {
+        for i in 0..LANES {
+            lanes[i] = if block[i] > lanes[i] { block[i] } else { lanes[i] };
+        }
+    }
+    let largest = lanes.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    rest.iter().copied().fold(largest, f32::max)
+}
+
+#[inline(always)]
+fn exp_and_sum_body<const FMA: bool>(row: &mut [f32], shift: f32) -> f32 {
+    let (blocks, rest) = row.as_chunks_mut::<LANES>();
+    let mut lanes = [0.0; LANES];
+    for block in blocks {
+        for i in 0..LANES {
+            block[i] = exp::<FMA>(block[i] - shift);
+            lanes[i] += block[i];
+        }
+    }
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *x = exp::<FMA>(*x - shift);
+        *lane += *x;
+    }
+    total(lanes)
+}
+
+#[inline(always)]
+fn sum_of_exp_body<const FMA: bool>(row: &[f32], shift: f32) -> f32 {
+    let (blocks, rest) = row.as_chunks::<LANES>();
+    let mut lanes = [0.0; LANES];
+    for block in blocks {
+        for i in 0..LANES {
+            lanes[i] += exp::<FMA>(block[i] - shift);
+        }
+    }
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *lane += exp::<FMA>(*x - shift);
+    }
+    total(lanes)
+}
+
+#[inline(always)]
+fn scaled_exp_body<const FMA: bool>(row: &mut [f32], shift: f32, factor: f32, less: f32) {
+    for x in row {
+        *x = multiply_add::<FMA>(factor, exp::<FMA>(*x - shift), -less);
+    }
+}
+
+#[inline(always)]
+fn scale_body<const FMA: bool>(row: &mut [f32], factor: f32, less: f32) {
+    for x in row {
+        *x = multiply_add::<FMA>(factor, *x, -less);
+    }
+}
+
+#[inline(always)]
+fn add_body<const FMA: bool>(sum: &mut [f32], row: &[f32]) {
+    for (sum, x) in sum.iter_mut().zip(row) {
+        *sum += x;
+    }
+}
+
+#[inline(always)]
+fn dot_body<const FMA: bool>(a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut lanes = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..LANES {
+            lanes[i] = multiply_add::<FMA>(a[i], b[i], lanes[i]);
+        }
+    }
+    for (lane, (a, b)) in lanes.iter_mut().zip(a_rest.iter().zip(b_rest)) {
+        *lane = multiply_add::<FMA>(*a, *b, *lane);
+    }
+    total(lanes)
+}
+
+#[inline(always)]
+fn adam_body<const FMA: bool>(
+    step: AdamStep,
+    parameter: &mut [f32],
+    grad: &[f32],
+    (first, second): (&mut [f32], &mut [f32]),
+) {
+    let moments = first.iter_mut().zip(second);
+    for ((parameter, grad), (first, second)) in parameter.iter_mut().zip(grad).zip(moments) {
+        let grad = step.grad_factor * grad;
+        *first = multiply_add::<FMA>(step.beta_1, *first, (1.0 - step.beta_1) * grad);
+        *second = multiply_add::<FMA>(step.beta_2, *second, (1.0 - step.beta_2) * grad * grad);
+        let deviation = multiply_add::<FMA>(second.sqrt(), step.second_factor, step.epsilon);
+        *parameter -= step.rate * *first / deviation;
+    }
+}
+
+#[inline(always)]
+fn log_sum_exp_body<const FMA: bool>(out: &mut [f32], rows: &[f32], shifts: &[f32]) {
+    let n = out.len();
+    for start in (0..n).step_by(LANES) {
+        let width = LANES.min(n - start);
+        let mut top = [f32::NEG_INFINITY; LANES];
+        for (row, shift) in rows.chunks_exact(n).zip(shifts) {
+            for (top, x) in top.iter_mut().zip(&row[start..start + width]) {
+                let x = x + shift;
+                *top = if x > *top { x } else { *top };
+            }
+        }
+        let mut sum = [0.0; LANES];
+        for (row, shift) in rows.chunks_exact(n).zip(shifts) {
+            for ((sum, top), x) in sum.iter_mut().zip(&top).zip(&row[start..start + width]) {
+                *sum += exp::<FMA>(x + shift - top);
+            }
+        }
+        for ((out, sum), top) in out[start..start + width].iter_mut().zip(&sum).zip(&top) {
+            *out = top + ln::<FMA>(*sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_and_ln_are_right_to_the_last_digits() {
+        for i in -8600..100 {
+            let x = i as f32 * 0.01;
+            let mut found = [x];
+            scaled_exp(&mut found, 0.0, 1.0, 0.0);
+            let expected = f64::from(x).exp();
+            assert!((f64::from(found[0]) / expected - 1.0).abs() < 2e-7, "exp({x}) = {}", found[0]);
+        }
+        for i in 1..5000 {
+            let x = i as f32 * 0.1;
+            let expected = f64::from(x).ln();
+            let found = f64::from(ln::<false>(x));
+            assert!(
+                (found - expected).abs() <= 1.5e-7 * expected.abs().max(1.0),
+                "ln({x}) = {found}"
+            );
+        }
+    }
+
+    #[test]
+    fn loops_equal_plain_ones_at_every_length() {
+        for n in [0, 1, 15, 16, 17, 100] {
+            let row: Vec<f32> = (0..n).map(|i| (i as f32 * 0.7).sin() * 3.0).collect();
+            let wide = || row.iter().map(|x| f64::from(*x));
+            let sum: f64 = wide().map(|x| (x - 1.0).exp()).sum();
+            let close = |a: f32, b: f64| (f64::from(a) - b).abs() <= 1e-5 * (1.0 + b.abs());
+            assert_eq!(maximum(&row), row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+            assert!(close(sum_of_exp(&row, 1.0), sum));
+            let mut copy = row.clone();
+            assert!(close(exp_and_sum(&mut copy, 1.0), sum));
+            assert!(copy.iter().zip(wide()).all(|(a, x)| close(*a, (x - 1.0).exp())));
+            assert!(close(dot(&row, &copy), wide().map(|x| x * (x - 1.0).exp()).sum()));
+            let mut out = vec![0.0; n];
+            let rows = [row.clone(), copy.clone()].concat();
+            log_sum_exp(&mut out, &rows, &[0.5, -60.0]);
+            for ((out, x), y) in out.iter().zip(wide()).zip(&copy) {
+                assert!(close(*out, ((x + 0.5).exp() + (f64::from(*y) - 60.0).exp()).ln()));
+            }
+        }
+    }
+}

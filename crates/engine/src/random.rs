@@ -1,0 +1,122 @@
+//! Where do random numbers come from, so that a run repeats and resumes bit for bit?
+//!
+//! Every use has a generator of its own, made from the seed, the purpose and a counter.
+//! Nothing has a state to be saved: update 1,000 draws the same numbers in a run that was
+//! interrupted before it as in one that was not.
+
+use std::cell::Cell;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+/// What random numbers are for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose {
+    Weights = 1,
+    Order = 2,
+    Dropout = 3,
+    Benchmark = 4,
+}
+
+/// The generator for one use: `counters` are, say, the update and the layer.
+pub(crate) fn generator(seed: u64, purpose: Purpose, counters: (u64, u64)) -> ChaCha8Rng {
+    let mut key = [0; 32];
+    for (part, value) in key.chunks_exact_mut(8).zip([seed, purpose as u64, counters.0, counters.1])
+    {
+        part.copy_from_slice(&value.to_le_bytes());
+    }
+    ChaCha8Rng::from_seed(key)
+}
+
+/// The order in which an epoch visits its items (Fisher and Yates).
+pub(crate) fn shuffled(mut items: Vec<u32>, seed: u64, epoch: u64) -> Vec<u32> {
+    let mut rng = generator(seed, Purpose::Order, (epoch, 0));
+    for i in (1..items.len()).rev() {
+        items.swap(i, rng.random_range(0..=i));
+    }
+    items
+}
+
+/// Draws initial weights, tensor after tensor.
+#[derive(Debug)]
+pub(crate) struct Weights {
+    seed: u64,
+    drawn: u64,
+    pub(crate) device: Device,
+}
+
+impl Weights {
+    pub(crate) fn new(seed: u64, device: Device) -> Self {
+        Self { seed, drawn: 0, device }
+    }
+
+    /// Uniform in ±`bound`.
+    pub(crate) fn uniform<const D: usize>(&mut self, shape: [usize; D], bound: f64) -> Tensor<D> {
+        let mut rng = generator(self.seed, Purpose::Weights, (self.drawn, 0));
+        self.drawn += 1;
+        let bound = bound as f32;
+        let values: Vec<f32> = (0..shape.iter().product::<usize>())
+            .map(|_| (rng.random::<f32>() * 2.0 - 1.0) * bound)
+            .collect();
+        Tensor::from_data(TensorData::new(values, shape), &self.device)
+    }
+
+    /// Xavier uniform with torch's fans of a matrix: bound √(6 / (rows + columns)).
+    pub(crate) fn xavier(&mut self, rows: usize, columns: usize) -> Tensor<2> {
+        self.uniform([rows, columns], (6.0 / (rows + columns) as f64).sqrt())
+    }
+}
+
+/// The noise of one update; without it a model is evaluated, not trained.
+#[derive(Debug)]
+pub(crate) struct Noise {
+    seed: u64,
+    update: u64,
+    drawn: Cell<u64>,
+}
+
+impl Noise {
+    pub(crate) fn new(seed: u64, update: u64) -> Self {
+        Self { seed, update, drawn: Cell::new(0) }
+    }
+
+    /// Sets a share `rate` of values to zero and scales the others by 1 / (1 − rate).
+    pub(crate) fn drop<const D: usize>(&self, values: Tensor<D>, rate: f64) -> Tensor<D> {
+        if rate == 0.0 {
+            return values;
+        }
+        let mask = self.mask(values.shape().num_elements(), rate);
+        let mask = Tensor::<D>::from_data(
+            TensorData::new(mask, values.shape()),
+            &values.device().without_autodiff(),
+        );
+        values.mul(Tensor::from_inner(mask))
+    }
+
+    fn mask(&self, len: usize, rate: f64) -> Vec<f32> {
+        /// Values per task; part of what decides the bits, so it never changes.
+        const PIECE: usize = 16 * 1024;
+        let layer = self.drawn.get();
+        self.drawn.set(layer + 1);
+        let rng = generator(self.seed, Purpose::Dropout, (self.update, layer));
+        // Sixteen random bits a value: the rate is met to within 1 / 65,536.
+        let dropped = (rate * 65_536.0).round() as u32;
+        let kept = (1.0 / (1.0 - rate)) as f32;
+        let mut mask = vec![0.0; len];
+        mask.par_chunks_mut(PIECE).enumerate().for_each(|(piece, mask)| {
+            let mut rng = rng.clone();
+            rng.set_stream(piece as u64);
+            let mut bits = [0; 128];
+            for mask in mask.chunks_mut(bits.len() / 2) {
+                rng.fill_bytes(&mut bits);
+                for (value, bits) in mask.iter_mut().zip(bits.chunks_exact(2)) {
+                    let bits = u32::from(u16::from_le_bytes([bits[0], bits[1]]));
+                    *value = if bits < dropped { 0.0 } else { kept };
+                }
+            }
+        });
+        mask
+    }
+}
