@@ -8,6 +8,8 @@ mod generate;
 mod input;
 mod inspect;
 mod output;
+mod settings;
+mod train;
 
 use std::io;
 use std::process::ExitCode;
@@ -31,6 +33,7 @@ struct Arguments {
 enum Command {
     Inspect(inspect::InspectArguments),
     Generate(generate::GenerateArguments),
+    Train(train::TrainArguments),
     #[command(subcommand)]
     Bench(bench::BenchCommand),
 }
@@ -71,6 +74,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.command {
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Generate(arguments) => generate::run(arguments),
+        Command::Train(arguments) => train::run(arguments),
         Command::Bench(command) => bench::run(command),
     }
 }

@@ -264,6 +264,11 @@ impl RawConfig {
         self.given.insert(name.into(), (value, Origin::Option));
     }
 
+    /// Adds all settings of another config, over any given before.
+    pub fn add_all(&mut self, other: &Self) {
+        self.given.extend(other.given.clone());
+    }
+
     /// Whether a setting was given at all.
     pub fn has(&self, name: &str) -> bool {
         self.given.contains_key(name)
@@ -307,6 +312,34 @@ impl Config {
             }
         }
         text
+    }
+
+    /// Settings in which another config differs, as `name is this, not that`.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
+        let shown = |value: &Option<Value>| value.as_ref().map_or("not set".into(), shown);
+        let pairs = self.values().into_iter().zip(other.values());
+        pairs
+            .filter(|((_, own), (_, other))| own != other)
+            .map(|((name, own), (_, other))| {
+                format!("{name} is {}, not {}", shown(&own), shown(&other))
+            })
+            .collect()
+    }
+
+    /// Softmaxes over the objects: one without a mixture.
+    pub(crate) fn n_components(&self) -> usize {
+        if is_mixture(self) { self.components } else { 1 }
+    }
+
+    /// Learned numbers of the output layer.
+    pub(crate) fn n_output_parameters(&self) -> usize {
+        if !is_mixture(self) {
+            return 0;
+        }
+        let gate = self.dim * self.components;
+        // A matrix, and scale and shift of the normalisation.
+        let layer = self.components * (self.dim * self.dim + 2 * self.dim);
+        gate + self.layers * layer
     }
 
     fn contradictions(&self) -> Vec<Fault> {

@@ -22,6 +22,127 @@ pub enum Error {
         /// All of them.
         faults: Vec<Fault>,
     },
+    /// The graph has no training triple.
+    #[error("the graph has no training triples")]
+    NothingToLearn,
+    /// A training would not fit in memory.
+    #[error(
+        "training needs about {} MiB of memory, and {} MiB are free",
+        needed >> 20,
+        available >> 20
+    )]
+    Memory {
+        /// Bytes at the peak, by forecast.
+        needed: u64,
+        /// Bytes to be had.
+        available: u64,
+    },
+    /// A loss that is not finite; the update was not made.
+    #[error(
+        "loss became {loss} at epoch {epoch}, batch {batch}; the trouble is in `{parameter}` \
+         (gradient norm {grad_norm:.1e})"
+    )]
+    NotFinite {
+        /// What was found.
+        loss: f64,
+        /// From 1.
+        epoch: usize,
+        /// From 1.
+        batch: usize,
+        /// The first parameter that is not finite, or the one with the largest gradient.
+        parameter: String,
+        /// The largest norm of a gradient.
+        grad_norm: f64,
+        /// The learning rate of the config.
+        learning_rate: f64,
+    },
+    /// A model gives scores that are not numbers.
+    #[error("the model gives scores that are not numbers")]
+    BrokenModel,
+    /// The caller asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// Something is where a run folder is to be made.
+    #[error(
+        "{}: {}",
+        path.display(),
+        if *is_run { "there is a run already" } else { "expected an empty folder or none" }
+    )]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+        /// Whether it is a run folder.
+        is_run: bool,
+    },
+    /// Another process trains in the folder.
+    #[error("{}: another training is at work in this folder", path.display())]
+    Locked {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A folder without `run.json`.
+    #[error("{}: not a run folder; expected `run.json` in it", path.display())]
+    NotARun {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A run whose first epoch is not over.
+    #[error("{}: no epoch is finished yet, so there are no weights", path.display())]
+    NoWeights {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A run of another version of the program.
+    #[error("{}: expected a run of format {expected}, found {found}", path.display())]
+    OtherFormat {
+        /// `run.json`.
+        path: PathBuf,
+        /// What this program reads.
+        expected: u32,
+        /// What is there.
+        found: u32,
+    },
+    /// Resuming with other settings.
+    #[error("{}: was trained with other settings: {}", path.display(), differences.join(", "))]
+    OtherConfig {
+        /// The folder.
+        path: PathBuf,
+        /// As `name: there, here`.
+        differences: Vec<String>,
+    },
+    /// Resuming with other data.
+    #[error("{}: was trained on another dataset", path.display())]
+    OtherDataset {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file that is not what was written.
+    #[error("{}: damaged: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A file that cannot be read.
+    #[error("{}: cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A file that cannot be written.
+    #[error("{}: cannot be written", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A graph that cannot be built.
+    #[error(transparent)]
+    Graph(#[from] fullrank_graph::Error),
 }
 
 fn listed(faults: &[Fault]) -> String {

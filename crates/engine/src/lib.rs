@@ -1,12 +1,24 @@
 //! What is learned: encoders, output layers, training and evaluation.
+//!
+//! Data flows one way: an [`encoder`](EncoderKind) and an output layer make a model, [`train()`]
+//! fits it to a graph in a [run folder](TrainingFolder), [`evaluate`] ranks held-out answers.
+//! Models run on burn; its tensors do not leave this crate.
 
 pub mod config;
+pub mod evaluate;
+
 mod encoder;
 mod error;
 mod model;
 mod ops;
 mod output;
+mod parameters;
 mod random;
+mod run;
+mod train;
 
+pub use config::{Config, RawConfig};
 pub use encoder::EncoderKind;
 pub use error::Error;
+pub use run::{Run, TrainingFolder};
+pub use train::{Best, End, EpochRecord, Event, Signal, Trained, forecast, train};

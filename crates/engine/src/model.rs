@@ -8,8 +8,11 @@ use std::sync::{Arc, Mutex};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 
+use fullrank_graph::Query;
+
 use crate::config::Config;
 use crate::encoder::{Encoded, Encoder, EncoderConfig, Queries};
+use crate::evaluate::Scorer;
 use crate::ops::{BatchAnswers, Normalised, Workspace, cross_entropy, log_probs};
 use crate::output::{Output, mean_entropy};
 use crate::random::{Noise, Weights};
@@ -42,16 +45,18 @@ impl Model {
     /// A model with fresh weights; `relations` includes inverses.
     pub(crate) fn new(config: &Config, entities: usize, relations: usize, device: &Device) -> Self {
         let mut weights = Weights::new(config.seed, device.clone());
-        let sizes = EncoderConfig {
-            entities,
-            relations,
-            dim: config.dim,
-            relation_dim: config.relation_dim.unwrap_or(config.dim),
-        };
+        let sizes = EncoderConfig::of(config, entities, relations);
         let encoder = Encoder::new(config.encoder, &sizes, &mut weights);
         let output = Output::new(config, &mut weights);
         let bias = config.bias.then(|| Param::from_tensor(Tensor::zeros([entities], device)));
         Self { encoder, bias, output }
+    }
+
+    /// Learned numbers of such a model, without building it.
+    pub(crate) fn n_parameters(config: &Config, entities: usize, relations: usize) -> usize {
+        let sizes = EncoderConfig::of(config, entities, relations);
+        let bias = if config.bias { entities } else { 0 };
+        config.encoder.n_parameters(&sizes) + bias + config.n_output_parameters()
     }
 
     /// The loss of a batch, divided by its number of queries.
@@ -79,9 +84,9 @@ impl Model {
         Loss { total, cross_entropy: cross_entropy.detach() }
     }
 
-    /// Log-probabilities of every object, `[B, E]`, row after row.
-    pub(crate) fn log_probs(&self, queries: &Queries) -> Vec<f32> {
-        log_probs(self.normalised(self.encoder.forward(queries).query, None))
+    /// Log-probabilities of every object, `[B, E]`, row after row into `rows`.
+    pub(crate) fn log_probs(&self, queries: &Queries, rows: &mut Vec<f32>) {
+        log_probs(self.normalised(self.encoder.forward(queries).query, None), rows);
     }
 
     fn normalised(&self, query: Tensor<2>, noise: Option<&Noise>) -> Normalised {
@@ -115,5 +120,15 @@ impl Model {
             penalty = penalty + (powers(factor) * weights(&query_weights)).sum();
         }
         penalty
+    }
+}
+
+impl Scorer for Model {
+    fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
+        let queries = Queries {
+            subjects: queries.iter().map(|query| query.subject.0).collect(),
+            relations: queries.iter().map(|query| query.relation.0).collect(),
+        };
+        self.log_probs(&queries, rows);
     }
 }

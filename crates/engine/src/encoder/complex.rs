@@ -17,6 +17,10 @@ impl Encode for ComplEx {
     const HALVES: bool = true;
     const FORMULA: &'static str = "Re Σ s·r·conj(o), complex";
 
+    fn n_parameters(config: &EncoderConfig) -> usize {
+        (config.entities + config.relations) * config.dim
+    }
+
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         Self {
             entity: table(config.entities, config.dim, weights),

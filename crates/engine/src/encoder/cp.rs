@@ -18,6 +18,10 @@ pub(crate) struct Cp {
 impl Encode for Cp {
     const FORMULA: &'static str = "Σ s·r·o, s and o from two tables";
 
+    fn n_parameters(config: &EncoderConfig) -> usize {
+        (2 * config.entities + config.relations) * config.dim
+    }
+
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         Self {
             subject: table(config.entities, config.dim, weights),

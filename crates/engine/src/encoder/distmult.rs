@@ -16,6 +16,10 @@ pub(crate) struct DistMult {
 impl Encode for DistMult {
     const FORMULA: &'static str = "Σ s·r·o";
 
+    fn n_parameters(config: &EncoderConfig) -> usize {
+        (config.entities + config.relations) * config.dim
+    }
+
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         Self {
             entity: table(config.entities, config.dim, weights),

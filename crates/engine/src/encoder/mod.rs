@@ -18,7 +18,7 @@ use std::sync::Arc;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
-use crate::config::Choice;
+use crate::config::{Choice, Config};
 use crate::ops::gather_rows;
 use crate::random::Weights;
 
@@ -31,6 +31,14 @@ pub(crate) struct EncoderConfig {
     pub(crate) dim: usize,
     /// Width of relation vectors, where it is free to differ.
     pub(crate) relation_dim: usize,
+}
+
+impl EncoderConfig {
+    pub(crate) fn of(config: &Config, entities: usize, relations: usize) -> Self {
+        let dim = config.dim;
+        let relation_dim = config.relation_dim.unwrap_or(dim);
+        Self { entities, relations, dim, relation_dim }
+    }
 }
 
 /// A batch of queries; relations include inverses.
@@ -73,6 +81,13 @@ macro_rules! encoders {
             pub fn halves(self) -> bool {
                 match self {
                     $(Self::$name => $file::$name::HALVES,)*
+                }
+            }
+
+            /// Learned numbers, without building one.
+            pub(crate) fn n_parameters(self, sizes: &EncoderConfig) -> usize {
+                match self {
+                    $(Self::$name => $file::$name::n_parameters(sizes),)*
                 }
             }
 
@@ -148,6 +163,8 @@ pub(crate) trait Encode: Module {
     /// The score of a triple, in plain text: s, r, o stand for the rows of its parts.
     const FORMULA: &'static str;
 
+    /// Learned numbers, for a forecast of memory.
+    fn n_parameters(config: &EncoderConfig) -> usize;
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self;
     fn forward(&self, queries: &Queries) -> Encoded;
     fn objects(&self) -> Tensor<2>;

@@ -18,6 +18,10 @@ pub(crate) struct Rescal {
 impl Encode for Rescal {
     const FORMULA: &'static str = "sᵀ·W_r·o";
 
+    fn n_parameters(config: &EncoderConfig) -> usize {
+        (config.entities + config.relations * config.dim) * config.dim
+    }
+
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         let dim = config.dim;
         let entity = table(config.entities, dim, weights);

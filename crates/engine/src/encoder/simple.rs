@@ -17,6 +17,10 @@ impl Encode for SimplE {
     const HALVES: bool = true;
     const FORMULA: &'static str = "½ (Σ head(s)·r·tail(o) + Σ head(o)·r'·tail(s))";
 
+    fn n_parameters(config: &EncoderConfig) -> usize {
+        (config.entities + config.relations) * config.dim
+    }
+
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         Self {
             entity: table(config.entities, config.dim, weights),

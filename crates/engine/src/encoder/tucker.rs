@@ -21,6 +21,11 @@ pub(crate) struct Tucker {
 impl Encode for Tucker {
     const FORMULA: &'static str = "Σ_ijk W_ijk·s_i·r_j·o_k";
 
+    fn n_parameters(config: &EncoderConfig) -> usize {
+        config.entities * config.dim
+            + (config.relations + config.dim * config.dim) * config.relation_dim
+    }
+
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         let dim = config.dim;
         let entity = table(config.entities, dim, weights);

@@ -21,31 +21,26 @@ use burn::tensor::activation::log_softmax;
 use burn::tensor::{DType, Int, Tensor, TensorData};
 
 pub(crate) use kernel::Shape;
-pub use kernel::Workspace;
+pub(crate) use kernel::Workspace;
 use kernel::{Inputs, Saved};
 
 use super::{flex_tensor, values};
 
 /// The answers of a batch of queries: which objects are true, and how much each counts.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct BatchAnswers {
+pub(crate) struct BatchAnswers {
     /// Number of the query in the batch, ascending.
-    pub queries: Vec<u32>,
+    pub(crate) queries: Vec<u32>,
     /// The answer.
-    pub objects: Vec<u32>,
+    pub(crate) objects: Vec<u32>,
     /// Its weight.
-    pub weights: Vec<f32>,
+    pub(crate) weights: Vec<f32>,
 }
 
 impl BatchAnswers {
     /// Number of answers of all queries together.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.objects.len()
-    }
-
-    /// Whether no query has an answer.
-    pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
     }
 
     fn query(&self, number: usize) -> usize {
@@ -152,7 +147,7 @@ fn reference(input: Normalised, answers: &BatchAnswers, smoothing: f32) -> Tenso
 
 /// What the operation takes besides tensors.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub(crate) struct Call {
     answers: Arc<BatchAnswers>,
     smoothing: f32,
     has_bias: bool,
@@ -218,7 +213,7 @@ impl Tensors {
 
 /// The operation as burn's backends know it.
 #[backend_extension(Autodiff, Flex)]
-pub trait CrossEntropyBackend: Backend {
+pub(crate) trait CrossEntropyBackend: Backend {
     /// See [`cross_entropy`].
     fn cross_entropy(
         context: FloatTensor<Self>,

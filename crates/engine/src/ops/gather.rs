@@ -38,7 +38,7 @@ pub(super) fn reference(table: Tensor<2>, ids: &[u32]) -> Tensor<2> {
 
 /// The operation as burn's backends know it.
 #[backend_extension(Autodiff, Flex)]
-pub trait GatherRowsBackend: Backend {
+pub(crate) trait GatherRowsBackend: Backend {
     /// See [`gather_rows`].
     fn gather_rows(table: FloatTensor<Self>, ids: Arc<[u32]>) -> FloatTensor<Self>;
 }

@@ -45,7 +45,7 @@ fn reference(rows: Tensor<2>, matrices: Tensor<2>, group_of: &[u32]) -> Tensor<2
 
 /// Which rows belong to which matrix.
 #[derive(Debug)]
-pub struct Groups {
+pub(crate) struct Groups {
     /// Numbers of rows, group after group.
     order: Vec<usize>,
     /// Each group and how many rows of `order` are its own.
@@ -103,7 +103,7 @@ impl Groups {
 
 /// The operation as burn's backends know it.
 #[backend_extension(Autodiff, Flex)]
-pub trait GroupedProductBackend: Backend {
+pub(crate) trait GroupedProductBackend: Backend {
     /// See [`grouped_product`].
     fn grouped_product(
         rows: FloatTensor<Self>,

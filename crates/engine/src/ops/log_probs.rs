@@ -12,14 +12,14 @@ use super::cross_entropy::Normalised;
 use super::product::{Matrix, Onto, multiply};
 use super::{simd, values};
 
-/// Log-probabilities of every object, `[B, E]`, row after row.
+/// Log-probabilities of every object, `[B, E]`, row after row into `out`.
 ///
 /// Each row's probabilities sum to one for any number of components.
-pub(crate) fn log_probs(input: Normalised) -> Vec<f32> {
+pub(crate) fn log_probs(input: Normalised, out: &mut Vec<f32>) {
     match input.context.device().as_dispatch() {
-        DispatchDevice::Flex(_) if input.context.dtype() == DType::F32 => fused(input),
+        DispatchDevice::Flex(_) if input.context.dtype() == DType::F32 => fused(input, out),
         #[allow(unreachable_patterns, reason = "the CPU may be the only backend compiled in")]
-        _ => floats(reference(input).into_data()),
+        _ => *out = floats(reference(input).into_data()),
     }
 }
 
@@ -41,7 +41,7 @@ fn reference(input: Normalised) -> Tensor<2> {
     ((mixed - top.clone()).exp().sum_dim(1).log() + top).reshape([queries, entities])
 }
 
-fn fused(input: Normalised) -> Vec<f32> {
+fn fused(input: Normalised, out: &mut Vec<f32>) {
     /// Rows (queries × components) of one product, at most.
     const ROWS: usize = 128;
     /// Floats of one thread's logits, at most; fewer rows where objects are many.
@@ -56,7 +56,7 @@ fn fused(input: Normalised) -> Vec<f32> {
     let bias = bias.as_ref().map(values);
 
     let block = (ROWS.min(FLOATS / entities) / components).max(1);
-    let mut out = vec![0.0; queries * entities];
+    out.resize(queries * entities, 0.0);
     out.par_chunks_mut(block * entities)
         .zip(context.par_chunks(block * components * dim))
         .zip(log_prior.par_chunks(block * components))
@@ -78,7 +78,6 @@ fn fused(input: Normalised) -> Vec<f32> {
                 mix(out, logits, log_prior);
             }
         });
-    out
 }
 
 /// Normalises and mixes the components of one query.
@@ -119,7 +118,8 @@ mod tests {
                 objects: random([entities, 8]),
                 bias: has_bias.then(|| random([1, entities]).reshape([entities])),
             };
-            let fused = log_probs(input.clone());
+            let mut fused = Vec::new();
+            log_probs(input.clone(), &mut fused);
             let plain = floats(reference(input).into_data());
             for (fused, plain) in fused.iter().zip(&plain) {
                 assert!((fused - plain).abs() < 1e-4 * plain.abs().max(1.0), "{fused} {plain}");

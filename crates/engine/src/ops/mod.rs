@@ -16,11 +16,12 @@ mod simd;
 
 pub(crate) use adam::{AdamStep, Moments, adam_step};
 pub(crate) use cross_entropy::Shape;
-pub use cross_entropy::{BatchAnswers, Workspace};
+pub(crate) use cross_entropy::{BatchAnswers, Workspace};
 pub(crate) use cross_entropy::{Normalised, cross_entropy};
 pub(crate) use gather::gather_rows;
 pub(crate) use grouped::grouped_product;
 pub(crate) use log_probs::log_probs;
+pub(crate) use simd::{count_above, sum_of_exp};
 
 use std::borrow::Cow;
 

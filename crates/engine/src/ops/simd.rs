@@ -57,6 +57,10 @@ dispatched!(
     add, add_body, (sum: &mut [f32], row: &[f32])
 );
 dispatched!(
+    /// How many values are larger than `than`, and how many are equal to it.
+    count_above, count_above_body, (row: &[f32], than: f32) -> (u32, u32)
+);
+dispatched!(
     /// Σ a·b.
     dot, dot_body, (a: &[f32], b: &[f32]) -> f32
 );
@@ -206,6 +210,16 @@ fn add_body<const FMA: bool>(sum: &mut [f32], row: &[f32]) {
     for (sum, x) in sum.iter_mut().zip(row) {
         *sum += x;
     }
+}
+
+#[inline(always)]
+fn count_above_body<const FMA: bool>(row: &[f32], than: f32) -> (u32, u32) {
+    let (mut above, mut equal) = (0, 0);
+    for x in row {
+        above += u32::from(*x > than);
+        equal += u32::from(*x == than);
+    }
+    (above, equal)
 }
 
 #[inline(always)]

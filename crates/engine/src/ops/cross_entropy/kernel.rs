@@ -116,7 +116,7 @@ pub(crate) struct Grads {
 /// Buffers that one training step leaves to the next, so that the machine need not hand out and
 /// clear hundreds of megabytes every time.
 #[derive(Debug)]
-pub struct Workspace {
+pub(crate) struct Workspace {
     kept_bytes: usize,
     pass: u64,
     chunks: Vec<Chunk>,
@@ -124,7 +124,7 @@ pub struct Workspace {
 
 impl Workspace {
     /// A workspace that keeps tiles of logits up to `kept_bytes`; the rest is computed twice.
-    pub fn new(kept_bytes: usize) -> Self {
+    pub(crate) fn new(kept_bytes: usize) -> Self {
         Self { kept_bytes, pass: 0, chunks: Vec::new() }
     }
 

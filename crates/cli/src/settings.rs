@@ -1,0 +1,84 @@
+//! Which settings does the user want?
+//!
+//! Every setting of the engine is an option; names, meanings and defaults come from its table.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use fullrank_engine::RawConfig;
+use fullrank_engine::config::SETTINGS;
+
+/// A config file and single settings over it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SettingsArguments {
+    config: Option<PathBuf>,
+    given: Vec<(&'static str, String)>,
+}
+
+impl SettingsArguments {
+    /// The settings as given, not yet checked.
+    pub(crate) fn raw(&self) -> anyhow::Result<RawConfig> {
+        let mut raw = RawConfig::default();
+        if let Some(path) = &self.config {
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("{}: cannot be read", path.display()))?;
+            raw.add_file(path, &text)?;
+        }
+        for (name, value) in &self.given {
+            raw.add_option(name, value);
+        }
+        Ok(raw)
+    }
+}
+
+fn option(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+impl Args for SettingsArguments {
+    fn augment_args(mut command: Command) -> Command {
+        command = command.arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .value_hint(ValueHint::FilePath)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help("Read settings from a TOML file; options go over it"),
+        );
+        for setting in SETTINGS {
+            let meaning = setting.meaning.trim().replace("\n ", " ").replace('\n', " ");
+            let meaning = meaning.trim_end_matches('.');
+            let (expected, default) = ((setting.expected)(), (setting.default)());
+            command = command.arg(
+                Arg::new(setting.name)
+                    .long(option(setting.name))
+                    .value_name("VALUE")
+                    .allow_negative_numbers(true)
+                    .help_heading("Settings")
+                    .help(format!("{meaning} [{expected}; default: {default}]")),
+            );
+        }
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingsArguments {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = SETTINGS.iter().filter_map(|setting| {
+            let value = matches.get_one::<String>(setting.name)?;
+            Some((setting.name, value.clone()))
+        });
+        Ok(Self { config: matches.get_one::<PathBuf>("config").cloned(), given: given.collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,403 @@
+//! Trains a model and shows how it goes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use clap::{Args, ValueHint};
+use fullrank_engine::config::Choice;
+use fullrank_engine::evaluate::{Metrics, metrics, rank_answers};
+use fullrank_engine::{
+    Config, End, EpochRecord, Error, Event, Run, Signal, Trained, TrainingFolder, forecast, train,
+};
+use fullrank_graph::{Graph, Split};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::Interrupted;
+use crate::input::InputArguments;
+use crate::output::{count, counted, say, show, show_json, table};
+use crate::settings::SettingsArguments;
+
+/// Train a model on a graph
+///
+/// Writes a run folder, from which `evaluate` works without the data.
+/// Ctrl-C saves and stops; the same command with --resume goes on, bit for bit, also after a crash.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fullrank train FB15k-237 --out runs/first
+  fullrank train FB15k-237 --output mixture --components 4 --out runs/mixture
+  fullrank train FB15k-237 --config my.toml --epochs 50 --out runs/longer
+  fullrank train FB15k-237 --out runs/longer --resume")]
+pub(crate) struct TrainArguments {
+    #[command(flatten)]
+    input: InputArguments,
+
+    /// The run folder to make [default: runs/DATA-ENCODER-OUTPUT]
+    #[arg(long, value_hint = ValueHint::DirPath, value_name = "RUN")]
+    out: Option<PathBuf>,
+
+    /// Go on with the training in the run folder
+    #[arg(long)]
+    resume: bool,
+
+    /// Replace the run that is there
+    #[arg(long, conflicts_with = "resume")]
+    force: bool,
+
+    /// Train this many times, with seeds from --seed upwards, in folders of their own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000))]
+    seeds: Option<u16>,
+
+    #[command(flatten)]
+    settings: SettingsArguments,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// One finished training, for machines.
+#[derive(Serialize)]
+struct Summary {
+    run: PathBuf,
+    seed: u64,
+    epochs: usize,
+    updates: u64,
+    best_epoch: usize,
+    ended_by: End,
+    parameters: usize,
+    seconds: f64,
+    valid: Option<Metrics>,
+    test: Option<Metrics>,
+}
+
+pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
+    let mut raw = arguments.settings.raw()?;
+    if !arguments.resume || arguments.seeds.is_some() {
+        // Before minutes of loading, not after.
+        raw.check()?;
+    }
+    let loaded = arguments.input.load()?;
+    arguments.input.say_notes(&loaded);
+    let stop = stop_flag()?;
+    let seeds = arguments.seeds.unwrap_or(1);
+    let mut summaries = Vec::new();
+    for number in 0..u64::from(seeds) {
+        let mut out = None;
+        if seeds > 1 {
+            let config = raw.check()?;
+            let first = if number == 0 { config.seed } else { summaries_seed(&summaries) };
+            let seed = first + u64::from(number > 0);
+            raw.add_option("seed", &seed.to_string());
+            let folder = out_folder(arguments, &config);
+            out = Some(folder.join(format!("seed-{seed}")));
+        }
+        let session = Session { arguments, graph: &loaded.graph, stop: &stop };
+        summaries.push(session.train(&raw, out)?);
+    }
+    if arguments.json {
+        return match &summaries[..] {
+            [summary] => show_json(summary),
+            several => show_json(&several),
+        };
+    }
+    show(&results(&summaries))?;
+    show(&next_steps(&summaries))
+}
+
+fn summaries_seed(summaries: &[Summary]) -> u64 {
+    summaries.last().map_or(0, |summary| summary.seed)
+}
+
+/// Where a run goes unless told otherwise.
+fn out_folder(arguments: &TrainArguments, config: &Config) -> PathBuf {
+    arguments.out.clone().unwrap_or_else(|| {
+        let data = &arguments.input.data;
+        let name = data.file_name().map_or("stdin".into(), |name| name.to_string_lossy());
+        let name = name.split('.').next().unwrap_or_default();
+        Path::new("runs").join(format!("{name}-{}-{}", config.encoder.name(), config.output.name()))
+    })
+}
+
+/// A flag that Ctrl-C sets; a second one ends the program at once.
+pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    })?;
+    Ok(stop)
+}
+
+pub(crate) fn signal(stop: &AtomicBool) -> Signal {
+    if stop.load(Ordering::Relaxed) { Signal::Stop } else { Signal::Continue }
+}
+
+struct Session<'a> {
+    arguments: &'a TrainArguments,
+    graph: &'a Graph,
+    stop: &'a AtomicBool,
+}
+
+impl Session<'_> {
+    fn train(
+        &self,
+        raw: &fullrank_engine::RawConfig,
+        out: Option<PathBuf>,
+    ) -> anyhow::Result<Summary> {
+        let start = Instant::now();
+        let (mut folder, config, out) = self.folder(raw, out)?;
+        let (epochs, updates) = folder.progress();
+        if updates > 0 {
+            say(&format!(
+                "going on after {} and {}",
+                counted(epochs, "epoch"),
+                counted(updates as usize, "update")
+            ));
+        }
+        let mut progress = Progress::new(&config, self.stop, epochs);
+        let trained = train(self.graph, &config, &mut folder, &mut |event| progress.show(event));
+        progress.bar.finish_and_clear();
+        let trained = trained.map_err(|error| match error {
+            Error::Interrupted => {
+                say(&format!(
+                    "saved; go on with: fullrank train … --out {} --resume",
+                    out.display()
+                ));
+                Interrupted.into()
+            }
+            other => anyhow::Error::from(other),
+        })?;
+        drop(folder);
+        self.summarise(out, &config, &trained, start)
+    }
+
+    fn folder(
+        &self,
+        raw: &fullrank_engine::RawConfig,
+        out: Option<PathBuf>,
+    ) -> anyhow::Result<(TrainingFolder, Config, PathBuf)> {
+        if self.arguments.resume {
+            let out = match out {
+                Some(out) => out,
+                None => match &self.arguments.out {
+                    Some(out) => out.clone(),
+                    None => out_folder(self.arguments, &raw.check()?),
+                },
+            };
+            let (folder, config) = TrainingFolder::resume(&out, self.graph, raw)?;
+            self.check_memory(&config)?;
+            return Ok((folder, config, out));
+        }
+        let config = raw.check()?;
+        self.check_memory(&config)?;
+        let out = out.unwrap_or_else(|| out_folder(self.arguments, &config));
+        let folder = TrainingFolder::create(&out, self.graph, &config, self.arguments.force)?;
+        Ok((folder, config, out))
+    }
+
+    fn check_memory(&self, config: &Config) -> anyhow::Result<()> {
+        let needed = forecast(config, self.graph);
+        match available_memory() {
+            Some(available) if available < needed => {
+                Err(Error::Memory { needed, available }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn summarise(
+        &self,
+        out: PathBuf,
+        config: &Config,
+        trained: &Trained,
+        start: Instant,
+    ) -> anyhow::Result<Summary> {
+        let run = Run::open(&out)?;
+        let rank = |split| -> anyhow::Result<Option<Metrics>> {
+            let ranks = rank_answers(&run.graph, split, &run, &mut |_, _| signal(self.stop));
+            match ranks {
+                Err(Error::Interrupted) => Err(Interrupted.into()),
+                ranks => Ok(metrics(&ranks?)),
+            }
+        };
+        Ok(Summary {
+            valid: rank(Split::Valid)?,
+            test: rank(Split::Test)?,
+            run: out,
+            seed: config.seed,
+            epochs: trained.epochs,
+            updates: trained.updates,
+            best_epoch: trained.best.epoch,
+            ended_by: trained.end,
+            parameters: run.parameters,
+            seconds: start.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+/// Shows a training as it goes: a bar on a terminal, a line per epoch anyway.
+struct Progress<'a> {
+    bar: ProgressBar,
+    stop: &'a AtomicBool,
+    epochs: usize,
+    /// Epochs that were there at the start.
+    before: usize,
+    start: Instant,
+}
+
+impl<'a> Progress<'a> {
+    fn new(config: &Config, stop: &'a AtomicBool, before: usize) -> Self {
+        let style = ProgressStyle::with_template("{msg} {bar:20} {pos}/{len}, {eta} left")
+            .expect("the template is well formed");
+        let bar = ProgressBar::new(0).with_style(style);
+        Self { bar, stop, epochs: config.epochs, before, start: Instant::now() }
+    }
+
+    fn show(&mut self, event: Event) -> Signal {
+        match event {
+            Event::Update { epoch, batch, batches, loss } => {
+                self.bar.set_length(batches as u64);
+                self.bar.set_position(batch as u64);
+                let message = format!("epoch {}/{} loss {loss:.3}", epoch + 1, self.epochs);
+                self.bar.set_message(message);
+            }
+            Event::Evaluating { done, total } => {
+                self.bar.set_length(total as u64);
+                self.bar.set_position(done as u64);
+                self.bar.set_message("validating");
+            }
+            Event::Epoch(record) => {
+                self.bar.reset();
+                let line = self.epoch_line(record);
+                self.bar.suspend(|| say(&line));
+            }
+        }
+        signal(self.stop)
+    }
+
+    fn epoch_line(&self, record: &EpochRecord) -> String {
+        let done = record.epoch - self.before;
+        let left =
+            self.start.elapsed().as_secs_f64() / done as f64 * (self.epochs - record.epoch) as f64;
+        let valid = record.valid.as_ref().map_or(String::new(), |valid| {
+            format!(
+                "  valid MRR {:.4}  NLL {:.3}{}",
+                valid.realistic.mrr,
+                valid.nll_filtered,
+                if record.best { " *" } else { "  " }
+            )
+        });
+        format!(
+            "epoch {:>3}/{}  updates {:>6}  loss {:.4}{valid}  {:>6.0} items/s  at most {} left",
+            record.epoch,
+            self.epochs,
+            record.updates,
+            record.loss,
+            record.items_per_second,
+            indicatif::HumanDuration(std::time::Duration::from_secs_f64(left)),
+        )
+    }
+}
+
+/// Bytes that can be had without swapping, where the system tells.
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+fn results(summaries: &[Summary]) -> String {
+    let mut rows = Vec::new();
+    for summary in summaries {
+        let name =
+            if summaries.len() > 1 { format!("seed {} ", summary.seed) } else { String::new() };
+        for (split, found) in [("valid", &summary.valid), ("test", &summary.test)] {
+            if let Some(found) = found {
+                rows.push(metrics_row(&format!("{name}{split}"), found));
+            }
+        }
+    }
+    if summaries.len() > 1 {
+        rows.extend(spread_rows(summaries));
+    }
+    let first = &summaries[0];
+    let how = match first.ended_by {
+        End::Epochs => "all epochs made",
+        End::Patience => "validation stopped improving",
+    };
+    let mut text = match summaries {
+        [_] => format!(
+            "best epoch {} of {} ({} updates, {how}); {} parameters\n\n",
+            first.best_epoch,
+            first.epochs,
+            count(first.updates as usize),
+            count(first.parameters)
+        ),
+        _ => String::new(),
+    };
+    text.push_str(&table(METRICS_HEADER, rows));
+    text
+}
+
+/// Mean and standard deviation over the seeds.
+fn spread_rows(summaries: &[Summary]) -> Vec<Vec<String>> {
+    let found: Vec<&Metrics> = summaries.iter().filter_map(|s| s.test.as_ref()).collect();
+    if found.len() < 2 {
+        return Vec::new();
+    }
+    let over = |value: &dyn Fn(&Metrics) -> f64| {
+        let n = found.len() as f64;
+        let mean = found.iter().map(|m| value(m)).sum::<f64>() / n;
+        let variance = found.iter().map(|m| (value(m) - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        (mean, variance.sqrt())
+    };
+    let columns: [(&dyn Fn(&Metrics) -> f64, usize); 7] = [
+        (&|m| m.realistic.mrr, 4),
+        (&|m| m.realistic.mr, 1),
+        (&|m| m.realistic.hits_at_1, 4),
+        (&|m| m.realistic.hits_at_3, 4),
+        (&|m| m.realistic.hits_at_10, 4),
+        (&|m| m.nll_filtered, 3),
+        (&|m| m.nll, 3),
+    ];
+    let row = |name: &str, pick: fn((f64, f64)) -> f64| {
+        let cells =
+            columns.iter().map(|(value, digits)| format!("{:.*}", digits, pick(over(value))));
+        [name.to_owned(), count(found[0].n_ranks)].into_iter().chain(cells).collect()
+    };
+    vec![row("test, mean", |spread| spread.0), row("test, deviation", |spread| spread.1)]
+}
+
+/// Columns of [`metrics_row`].
+pub(crate) const METRICS_HEADER: &[&str] =
+    &["", "ranks", "MRR", "MR", "Hits@1", "Hits@3", "Hits@10", "NLL filtered", "NLL"];
+
+pub(crate) fn metrics_row(name: &str, metrics: &Metrics) -> Vec<String> {
+    let ranks = &metrics.realistic;
+    vec![
+        name.to_owned(),
+        count(metrics.n_ranks),
+        format!("{:.4}", ranks.mrr),
+        format!("{:.1}", ranks.mr),
+        format!("{:.4}", ranks.hits_at_1),
+        format!("{:.4}", ranks.hits_at_3),
+        format!("{:.4}", ranks.hits_at_10),
+        format!("{:.3}", metrics.nll_filtered),
+        format!("{:.3}", metrics.nll),
+    ]
+}
+
+fn next_steps(summaries: &[Summary]) -> String {
+    let mut text = "\n".to_owned();
+    for summary in summaries {
+        text.push_str(&format!("more: fullrank evaluate {}\n", summary.run.display()));
+    }
+    text
+}

@@ -1,0 +1,336 @@
+//! How well does a model answer held-out queries?
+//!
+//! Finds each answer's place among all objects, skipping other known answers, and averages.
+//! Every distinct query is scored once, however many held-out answers it has.
+//! It does not choose a checkpoint; that is the business of `train`.
+
+mod calibration;
+mod candidates;
+#[cfg(test)]
+mod tests;
+
+use fullrank_graph::statistics::relation_profiles;
+use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
+use rayon::prelude::*;
+use serde::Serialize;
+
+pub use calibration::{Bin, Calibration, Reliability, calibrate, fit_temperature};
+pub use candidates::rank_candidates;
+
+use crate::error::Error;
+use crate::ops::count_above;
+use crate::train::Signal;
+
+/// Anything that can tell how likely every object is.
+pub trait Scorer {
+    /// Log-probabilities of every object, one row per query, into `rows`.
+    fn score(&self, queries: &[Query], rows: &mut Vec<f32>);
+}
+
+/// Where one held-out answer stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AnswerRank {
+    /// The query, as numbered in [`fullrank_graph::Answers`].
+    pub query: u32,
+    /// The answer.
+    pub object: EntityId,
+    /// Objects, other known answers left out, that score higher.
+    pub above: u32,
+    /// Objects, other known answers left out, that score the same.
+    pub beside: u32,
+    /// Objects that it competes with, itself included.
+    pub candidates: u32,
+    /// −log P, with the query's training answers removed from the distribution.
+    pub nll_filtered: f64,
+    /// −log P.
+    pub nll: f64,
+}
+
+impl AnswerRank {
+    /// Ties count half: the mean of the best and the worst place.
+    pub fn realistic(&self) -> f64 {
+        f64::from(self.above) + 0.5 * f64::from(self.beside) + 1.0
+    }
+
+    /// As if it came first among those that score the same.
+    pub fn optimistic(&self) -> f64 {
+        f64::from(self.above) + 1.0
+    }
+
+    /// As if it came last among them.
+    pub fn pessimistic(&self) -> f64 {
+        f64::from(self.above) + f64::from(self.beside) + 1.0
+    }
+}
+
+/// Averages over answer ranks of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct RankMetrics {
+    /// Mean reciprocal rank.
+    pub mrr: f64,
+    /// Mean rank.
+    pub mr: f64,
+    /// Share of ranks that are 1.
+    pub hits_at_1: f64,
+    /// Share of ranks up to 3.
+    pub hits_at_3: f64,
+    /// Share of ranks up to 10.
+    pub hits_at_10: f64,
+    /// Adjusted mean rank index: 1 is perfect, 0 is chance (Berrendorf et al. 2020).
+    pub amri: f64,
+}
+
+/// What is reported of a set of held-out answers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Held-out answers, both directions.
+    pub n_ranks: usize,
+    /// With realistic ranks: ties count half.
+    #[serde(flatten)]
+    pub realistic: RankMetrics,
+    /// Mean −log P, training answers removed.
+    pub nll_filtered: f64,
+    /// Mean −log P.
+    pub nll: f64,
+    /// With optimistic ranks.
+    pub optimistic: RankMetrics,
+    /// With pessimistic ranks.
+    pub pessimistic: RankMetrics,
+}
+
+/// By what results are broken down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breakdown {
+    /// Objects asked for, or subjects.
+    Direction,
+    /// By relation, both directions together.
+    Relation,
+    /// 1-1, 1-N, N-1, N-N.
+    Class,
+    /// By the number of known answers of the query, in powers of two.
+    Degree,
+}
+
+/// Ranks every held-out answer of a split, in both directions.
+///
+/// # Errors
+/// When a score is not a number, or when `progress` says stop.
+pub fn rank_answers(
+    graph: &Graph,
+    split: Split,
+    scorer: &impl Scorer,
+    progress: &mut dyn FnMut(usize, usize) -> Signal,
+) -> Result<Vec<AnswerRank>, Error> {
+    let asked = held_out(graph, split);
+    let ranks = map_rows(graph, &asked, scorer, progress, |asked, row| {
+        rank_query(graph, split, asked, row)
+    })?;
+    Ok(ranks.into_iter().flatten().collect())
+}
+
+/// Averages over some answers; nothing for none.
+pub fn metrics<'a>(ranks: impl IntoIterator<Item = &'a AnswerRank>) -> Option<Metrics> {
+    let ranks: Vec<&AnswerRank> = ranks.into_iter().collect();
+    if ranks.is_empty() {
+        return None;
+    }
+    let mean = |value: &dyn Fn(&AnswerRank) -> f64| {
+        ranks.iter().map(|rank| value(rank)).sum::<f64>() / ranks.len() as f64
+    };
+    // A rank drawn at random is half of its candidates on average.
+    let chance_mr = mean(&|rank| (f64::from(rank.candidates) + 1.0) / 2.0);
+    let of_kind = |place: fn(&AnswerRank) -> f64| {
+        let hits = |most: f64| mean(&|rank| f64::from(u8::from(place(rank) <= most)));
+        let mr = mean(&place);
+        RankMetrics {
+            mrr: mean(&|rank| 1.0 / place(rank)),
+            mr,
+            hits_at_1: hits(1.0),
+            hits_at_3: hits(3.0),
+            hits_at_10: hits(10.0),
+            // With a single candidate every rank is 1, which is as good as it gets.
+            amri: if chance_mr > 1.0 { 1.0 - (mr - 1.0) / (chance_mr - 1.0) } else { 1.0 },
+        }
+    };
+    Some(Metrics {
+        n_ranks: ranks.len(),
+        realistic: of_kind(AnswerRank::realistic),
+        nll_filtered: mean(&|rank| rank.nll_filtered),
+        nll: mean(&|rank| rank.nll),
+        optimistic: of_kind(AnswerRank::optimistic),
+        pessimistic: of_kind(AnswerRank::pessimistic),
+    })
+}
+
+/// Metrics of each part of a breakdown that has any answers.
+pub fn break_down(graph: &Graph, ranks: &[AnswerRank], by: Breakdown) -> Vec<(String, Metrics)> {
+    let classes: Vec<String> = match by {
+        Breakdown::Class => {
+            relation_profiles(graph).iter().map(|profile| profile.class.to_string()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let n_relations = graph.relations().len();
+    // Parts are numbered, so that they come in their natural order and not in that of their names.
+    let part = |rank: &AnswerRank| -> (usize, String) {
+        let query = graph.answers().query(rank.query as usize);
+        let relation = query.relation.0 as usize % n_relations;
+        match by {
+            Breakdown::Direction => match query.relation.0 as usize == relation {
+                true => (0, "objects".into()),
+                false => (1, "subjects".into()),
+            },
+            Breakdown::Relation => (relation, graph.relations().name(relation as u32).into()),
+            Breakdown::Class => (0, classes[relation].clone()),
+            Breakdown::Degree => {
+                let known = graph.answers().up_to(rank.query as usize, Split::Test).len();
+                let power = known.ilog2();
+                let (least, most) = (1_usize << power, (1_usize << (power + 1)) - 1);
+                (power as usize, if least == most { "1".into() } else { format!("{least}–{most}") })
+            }
+        }
+    };
+    let mut parts = std::collections::BTreeMap::<(usize, String), Vec<&AnswerRank>>::new();
+    for rank in ranks {
+        parts.entry(part(rank)).or_default().push(rank);
+    }
+    parts.into_iter().filter_map(|((_, name), ranks)| Some((name, metrics(ranks)?))).collect()
+}
+
+/// Those answers whose triple has no entity or relation that training lacks: PyKEEN's way to
+/// count. LibKGE, and we, keep the others too.
+pub fn without_unseen<'a>(graph: &Graph, ranks: &'a [AnswerRank]) -> Vec<&'a AnswerRank> {
+    let mut entity_seen = vec![false; graph.entities().len()];
+    let mut relation_seen = vec![false; graph.relations().len()];
+    for triple in graph.triples(Split::Train) {
+        entity_seen[triple.subject.0 as usize] = true;
+        entity_seen[triple.object.0 as usize] = true;
+        relation_seen[triple.relation.0 as usize] = true;
+    }
+    let is_seen = |rank: &&AnswerRank| {
+        let query = graph.answers().query(rank.query as usize);
+        entity_seen[query.subject.0 as usize]
+            && entity_seen[rank.object.0 as usize]
+            && relation_seen[query.relation.0 as usize % relation_seen.len()]
+    };
+    ranks.iter().filter(is_seen).collect()
+}
+
+/// A query and the held-out answers to be found.
+#[derive(Debug, Clone, PartialEq)]
+struct Asked {
+    number: u32,
+    answers: Vec<HeldOut>,
+}
+
+/// A held-out answer, and the place of its triple in its split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct HeldOut {
+    object: EntityId,
+    triple: u32,
+}
+
+/// The distinct queries of a split's triples, both directions, with their answers.
+fn held_out(graph: &Graph, split: Split) -> Vec<Asked> {
+    let number = |query| graph.answers().find(query).expect("every triple is indexed") as u32;
+    let mut pairs = Vec::with_capacity(2 * graph.triples(split).len());
+    for (triple, &Triple { subject, relation, object }) in (0..).zip(graph.triples(split)) {
+        pairs.push((number(Query { subject, relation }), HeldOut { object, triple }));
+        let query = Query { subject: object, relation: graph.inverse(relation) };
+        pairs.push((number(query), HeldOut { object: subject, triple }));
+    }
+    pairs.sort_unstable();
+    pairs
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|pairs| Asked {
+            number: pairs[0].0,
+            answers: pairs.iter().map(|(_, answer)| *answer).collect(),
+        })
+        .collect()
+}
+
+/// Scores queries block by block and maps each with its row of log-probabilities.
+fn map_rows<T: Send>(
+    graph: &Graph,
+    asked: &[Asked],
+    scorer: &impl Scorer,
+    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    map: impl Fn(&Asked, &[f32]) -> T + Sync,
+) -> Result<Vec<T>, Error> {
+    /// Log-probabilities in memory at a time: 64 MiB.
+    const FLOATS: usize = 16 * 1024 * 1024;
+    let entities = graph.entities().len();
+    let mut mapped = Vec::with_capacity(asked.len());
+    let mut rows = Vec::new();
+    for block in asked.chunks((FLOATS / entities).max(16)) {
+        let queries: Vec<Query> =
+            block.iter().map(|asked| graph.answers().query(asked.number as usize)).collect();
+        scorer.score(&queries, &mut rows);
+        let found: Option<Vec<T>> = block
+            .par_iter()
+            .zip(rows.par_chunks_exact(entities))
+            .map(|(asked, row)| {
+                let is_number = !row.iter().any(|x| x.is_nan());
+                is_number.then(|| map(asked, row))
+            })
+            .collect();
+        mapped.extend(found.ok_or(Error::BrokenModel)?);
+        if progress(mapped.len(), asked.len()) == Signal::Stop {
+            return Err(Error::Interrupted);
+        }
+    }
+    Ok(mapped)
+}
+
+fn rank_query(graph: &Graph, split: Split, asked: &Asked, row: &[f32]) -> Vec<AnswerRank> {
+    let number = asked.number as usize;
+    let known = graph.answers().up_to(number, split);
+    let train = graph.answers().in_split(number, Split::Train);
+    // Straight from what is left, not as one minus what is taken away, which may be all but 1e-9.
+    let left = log_sum_without(row, train);
+    let rank = |object: EntityId| {
+        let score = row[object.0 as usize];
+        let (mut above, mut beside) = count_above(row, score);
+        beside -= 1;
+        for other in known.iter().filter(|other| **other != object) {
+            let other = row[other.0 as usize];
+            above -= u32::from(other > score);
+            beside -= u32::from(other == score);
+        }
+        // A held-out triple that is in training too competes with what is left and itself.
+        let left = match train.contains(&object) {
+            true => log_add(left, f64::from(score)),
+            false => left,
+        };
+        let others = known.len() - usize::from(known.contains(&object));
+        AnswerRank {
+            query: asked.number,
+            object,
+            above,
+            beside,
+            candidates: (row.len() - others) as u32,
+            nll_filtered: left - f64::from(score),
+            nll: -f64::from(score),
+        }
+    };
+    asked.answers.iter().map(|answer| rank(answer.object)).collect()
+}
+
+/// log Σ P over all objects but those `without`.
+fn log_sum_without(row: &[f32], without: &[EntityId]) -> f64 {
+    let mut row = row.to_vec();
+    for object in without {
+        row[object.0 as usize] = f32::NEG_INFINITY;
+    }
+    let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if top == f32::NEG_INFINITY {
+        return f64::NEG_INFINITY;
+    }
+    f64::from(top) + f64::from(crate::ops::sum_of_exp(&row, top)).ln()
+}
+
+/// log(exp a + exp b).
+fn log_add(a: f64, b: f64) -> f64 {
+    let (small, large) = if a < b { (a, b) } else { (b, a) };
+    large + (small - large).exp().ln_1p()
+}

@@ -1,0 +1,54 @@
+//! Where does an answer stand among given wrong ones?
+//!
+//! The way of ogbl-biokg: every held-out triple has its own list of negatives for each side.
+
+use fullrank_graph::load::Candidates;
+use fullrank_graph::{EntityId, Graph, Split};
+
+use super::{AnswerRank, Asked, HeldOut, Scorer, held_out, map_rows};
+use crate::error::Error;
+use crate::train::Signal;
+
+/// Ranks every held-out answer of a split against its own candidates:
+/// 0.5 · (negatives above + negatives above or beside) + 1.
+///
+/// # Errors
+/// When a score is not a number, or when `progress` says stop.
+pub fn rank_candidates(
+    graph: &Graph,
+    split: Split,
+    candidates: &Candidates,
+    scorer: &impl Scorer,
+    progress: &mut dyn FnMut(usize, usize) -> Signal,
+) -> Result<Vec<AnswerRank>, Error> {
+    let n_relations = graph.relations().len() as u32;
+    let ranks = map_rows(graph, &held_out(graph, split), scorer, progress, |asked, row| {
+        let relation = graph.answers().relation(asked.number as usize);
+        let side =
+            if relation.0 < n_relations { &candidates.objects } else { &candidates.subjects };
+        let rank = |answer: &HeldOut| {
+            let negatives = &side.entities[answer.triple as usize * side.width..][..side.width];
+            rank_among(asked, answer.object, negatives, row)
+        };
+        asked.answers.iter().map(rank).collect::<Vec<_>>()
+    })?;
+    Ok(ranks.into_iter().flatten().collect())
+}
+
+fn rank_among(asked: &Asked, object: EntityId, negatives: &[EntityId], row: &[f32]) -> AnswerRank {
+    let score = row[object.0 as usize];
+    let count = |is: fn(f32, f32) -> bool| {
+        negatives.iter().filter(|other| is(row[other.0 as usize], score)).count() as u32
+    };
+    // The distribution over the answer and its negatives alone.
+    let all = negatives.iter().chain([&object]).map(|other| f64::from(row[other.0 as usize]).exp());
+    AnswerRank {
+        query: asked.number,
+        object,
+        above: count(|other, score| other > score),
+        beside: count(|other, score| other == score),
+        candidates: negatives.len() as u32 + 1,
+        nll_filtered: all.sum::<f64>().ln() - f64::from(score),
+        nll: -f64::from(score),
+    }
+}
