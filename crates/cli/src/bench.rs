@@ -1,19 +1,99 @@
 //! How long does it take?
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
+use fullrank_engine::bench::StepBench;
+use fullrank_engine::evaluate::rank_answers;
+use fullrank_engine::{RawConfig, Run, Signal};
 use serde::Serialize;
 
+use crate::evaluate::SplitArgument;
 use crate::input::InputArguments;
 use crate::output::{count, show, show_json, wrong_usage};
 
 /// Measure how long something takes on this machine.
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
+    Step(StepArguments),
+    Evaluate(EvaluateArguments),
     Load(LoadArguments),
+}
+
+/// One training step on random data: encoder with dropout, output layer, loss, backward, Adam.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fullrank bench step --entities 14541 --dim 200 --batch 1000 --components 4 --answers 4 --json
+  fullrank bench step --components 0
+
+benches/peer/torch_step.py does the same work in PyTorch.")]
+pub(crate) struct StepArguments {
+    /// What makes a query vector
+    #[arg(long, default_value = "distmult")]
+    encoder: String,
+
+    /// Number of entities
+    #[arg(long, default_value_t = 14_541, value_parser = clap::value_parser!(u32).range(1..))]
+    entities: u32,
+
+    /// Number of relations, inverses included
+    #[arg(long, default_value_t = 474, value_parser = clap::value_parser!(u32).range(1..))]
+    relations: u32,
+
+    /// Width of the object vectors
+    #[arg(long, default_value_t = 200)]
+    dim: u32,
+
+    /// Queries per step
+    #[arg(long, default_value_t = 1000)]
+    batch: u32,
+
+    /// Components of the mixture; 0 is the plain softmax
+    #[arg(long, default_value_t = 4)]
+    components: u32,
+
+    /// Layers of each component's projection
+    #[arg(long, default_value_t = 2)]
+    layers: u32,
+
+    /// Answers per query
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    answers: u32,
+
+    /// MiB of logits kept from the forward to the backward pass
+    #[arg(long, default_value_t = 512)]
+    memory_budget: u32,
+
+    /// Steps to measure, after two that warm up
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Ranking every held-out answer of a run's split.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  fullrank bench evaluate runs/first --json")]
+pub(crate) struct EvaluateArguments {
+    /// A run folder
+    #[arg(value_hint = ValueHint::DirPath)]
+    run: PathBuf,
+
+    /// Which triples to rank
+    #[arg(long, default_value = "test")]
+    split: SplitArgument,
+
+    /// Rank this often and report the median
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    repeats: u16,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
 }
 
 /// From file to finished graph: read, parsed, interned, deduplicated and indexed.
@@ -34,8 +114,132 @@ pub(crate) struct LoadArguments {
 
 pub(crate) fn run(command: &BenchCommand) -> anyhow::Result<()> {
     match command {
+        BenchCommand::Step(arguments) => step(arguments),
+        BenchCommand::Evaluate(arguments) => evaluate(arguments),
         BenchCommand::Load(arguments) => load(arguments),
     }
+}
+
+/// The same fields as `torch_step.py` prints.
+#[derive(Serialize)]
+struct StepTiming {
+    system: String,
+    threads: usize,
+    /// Median over the steps.
+    seconds: f64,
+    quartiles: [f64; 2],
+    /// The most memory that was resident; null where the system does not tell.
+    peak_mb: Option<f64>,
+}
+
+fn step(arguments: &StepArguments) -> anyhow::Result<()> {
+    let mut raw = RawConfig::default();
+    raw.add_option("encoder", &arguments.encoder);
+    for (name, value) in [
+        ("dim", arguments.dim),
+        ("batch", arguments.batch),
+        ("memory_budget", arguments.memory_budget),
+    ] {
+        raw.add_option(name, &value.to_string());
+    }
+    if arguments.components > 0 {
+        raw.add_option("output", "mixture");
+        raw.add_option("components", &arguments.components.to_string());
+        raw.add_option("layers", &arguments.layers.to_string());
+    }
+    let config = raw.check()?;
+    let &StepArguments { entities, relations, answers, .. } = arguments;
+    let mut bench =
+        StepBench::new(&config, entities as usize, relations as usize, answers as usize);
+    let mut seconds = Vec::new();
+    for step in 0..arguments.steps + WARM_UP {
+        let start = Instant::now();
+        bench.step();
+        if step >= WARM_UP {
+            seconds.push(start.elapsed().as_secs_f64());
+        }
+    }
+    let [lower, median, upper] = quartiles(seconds);
+    let timing = StepTiming {
+        system: format!("fullrank {}", env!("CARGO_PKG_VERSION")),
+        threads: rayon::current_num_threads(),
+        seconds: median,
+        quartiles: [lower, upper],
+        peak_mb: status_mb("VmHWM"),
+    };
+    if arguments.json {
+        return show_json(&timing);
+    }
+    show(&format!(
+        "{median:.4} s a step ({lower:.4} to {upper:.4}; {} steps, {} threads), {} at the peak\n",
+        arguments.steps,
+        timing.threads,
+        megabytes(timing.peak_mb),
+    ))
+}
+
+/// Steps that are not measured: the first ones make room.
+const WARM_UP: u32 = 2;
+
+#[derive(Serialize)]
+struct EvaluateTiming {
+    system: String,
+    threads: usize,
+    split: String,
+    n_ranks: usize,
+    seconds: f64,
+    quartiles: [f64; 2],
+    ranks_per_second: f64,
+    peak_mb: Option<f64>,
+}
+
+fn evaluate(arguments: &EvaluateArguments) -> anyhow::Result<()> {
+    let run = Run::open(&arguments.run)?;
+    let mut seconds = Vec::new();
+    let mut n_ranks = 0;
+    for _ in 0..arguments.repeats {
+        let start = Instant::now();
+        let ranks =
+            rank_answers(&run.graph, arguments.split.into(), &run, &mut |_, _| Signal::Continue)?;
+        n_ranks = ranks.len();
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    let [lower, median, upper] = quartiles(seconds);
+    let timing = EvaluateTiming {
+        system: format!("fullrank {}", env!("CARGO_PKG_VERSION")),
+        threads: rayon::current_num_threads(),
+        split: fullrank_graph::Split::from(arguments.split).to_string(),
+        n_ranks,
+        seconds: median,
+        quartiles: [lower, upper],
+        ranks_per_second: n_ranks as f64 / median,
+        peak_mb: status_mb("VmHWM"),
+    };
+    if arguments.json {
+        return show_json(&timing);
+    }
+    show(&format!(
+        "{} ranks in {median:.2} s ({lower:.2} to {upper:.2}; median of {}, {} threads), {} at the \
+         peak\n",
+        count(n_ranks),
+        arguments.repeats,
+        timing.threads,
+        megabytes(timing.peak_mb),
+    ))
+}
+
+/// Lower quartile, median and upper quartile.
+fn quartiles(mut seconds: Vec<f64>) -> [f64; 3] {
+    seconds.sort_by(f64::total_cmp);
+    [0.25, 0.5, 0.75].map(|share| {
+        let place = share * (seconds.len() - 1) as f64;
+        let (below, above) = (seconds[place as usize], seconds[place.ceil() as usize]);
+        below + (above - below) * place.fract()
+    })
+}
+
+fn megabytes(mb: Option<f64>) -> String {
+    mb.map_or("?".to_owned(), |mb| format!("{mb:.0} MB"))
 }
 
 #[derive(Serialize)]
@@ -77,8 +281,7 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
     for _ in 1..repeats {
         load()?;
     }
-    seconds.sort_by(f64::total_cmp);
-    let seconds = (seconds[(seconds.len() - 1) / 2] + seconds[seconds.len() / 2]) / 2.0;
+    let [_, seconds, _] = quartiles(seconds);
     let triples: usize = loaded.files.iter().map(|file| file.triples).sum();
     let graph = &loaded.graph;
     let names_bytes = graph.entities().heap_bytes() + graph.relations().heap_bytes();
@@ -99,7 +302,6 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
         return show_json(&timing);
     }
     let LoadTiming { entities, threads, .. } = timing;
-    let megabytes = |mb: Option<f64>| mb.map_or("?".to_owned(), |mb| format!("{mb:.0} MB"));
     show(&format!(
         "{} triples and {} entities in {seconds:.3} s (median of {repeats}, {threads} threads): \
          {} triples per second\n\

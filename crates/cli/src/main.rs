@@ -4,6 +4,7 @@
 //! 0 done, 1 failed, 2 wrong usage, 130 interrupted. The work itself is done by the libraries.
 
 mod bench;
+mod evaluate;
 mod generate;
 mod input;
 mod inspect;
@@ -34,6 +35,7 @@ enum Command {
     Inspect(inspect::InspectArguments),
     Generate(generate::GenerateArguments),
     Train(train::TrainArguments),
+    Evaluate(evaluate::EvaluateArguments),
     #[command(subcommand)]
     Bench(bench::BenchCommand),
 }
@@ -75,6 +77,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Generate(arguments) => generate::run(arguments),
         Command::Train(arguments) => train::run(arguments),
+        Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Bench(command) => bench::run(command),
     }
 }

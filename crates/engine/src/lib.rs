@@ -4,6 +4,7 @@
 //! fits it to a graph in a [run folder](TrainingFolder), [`evaluate`] ranks held-out answers.
 //! Models run on burn; its tensors do not leave this crate.
 
+pub mod bench;
 pub mod config;
 pub mod evaluate;
 

@@ -1,0 +1,266 @@
+//! Ranks the held-out answers of a run and shows how well it does.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::bail;
+use clap::{Args, ValueEnum, ValueHint};
+use fullrank_engine::evaluate::{
+    AnswerRank, Breakdown, Calibration, Metrics, break_down, calibrate, fit_temperature, metrics,
+    rank_answers, rank_candidates, without_unseen,
+};
+use fullrank_engine::{Error, Run, Signal};
+use fullrank_graph::Split;
+use fullrank_graph::load::load_candidates;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::Interrupted;
+use crate::output::{count, say, show, show_json, table};
+use crate::train::{METRICS_HEADER, metrics_row, signal, stop_flag};
+
+/// Rank the held-out answers of a run
+///
+/// Every triple of the split is asked in both directions; other known answers do not compete.
+/// Ties count half. NLL is the mean of −log P of the answers; filtered, with the query's training
+/// answers taken out of the distribution.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fullrank evaluate runs/first
+  fullrank evaluate runs/first --split valid --by class
+  fullrank evaluate runs/first --calibration --json
+
+What a probability means: the share of this object among the answers of the query. Fifty true
+answers get about .02 each.")]
+pub(crate) struct EvaluateArguments {
+    /// A run folder
+    #[arg(value_hint = ValueHint::DirPath)]
+    run: PathBuf,
+
+    /// Which triples to rank
+    #[arg(long, default_value = "test")]
+    split: SplitArgument,
+
+    /// Break the result down
+    #[arg(long)]
+    by: Option<BreakdownArgument>,
+
+    /// Compare probabilities with what came true, before and after a temperature fitted on
+    /// validation
+    #[arg(long, conflicts_with = "candidates")]
+    calibration: bool,
+
+    /// Rank against the candidates in this folder: {valid,test}_negative_{subjects,objects}.npy
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    candidates: Option<PathBuf>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum SplitArgument {
+    Train,
+    Valid,
+    Test,
+}
+
+impl From<SplitArgument> for Split {
+    fn from(argument: SplitArgument) -> Self {
+        match argument {
+            SplitArgument::Train => Self::Train,
+            SplitArgument::Valid => Self::Valid,
+            SplitArgument::Test => Self::Test,
+        }
+    }
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum BreakdownArgument {
+    Direction,
+    Relation,
+    Class,
+    Degree,
+}
+
+impl From<BreakdownArgument> for Breakdown {
+    fn from(argument: BreakdownArgument) -> Self {
+        match argument {
+            BreakdownArgument::Direction => Self::Direction,
+            BreakdownArgument::Relation => Self::Relation,
+            BreakdownArgument::Class => Self::Class,
+            BreakdownArgument::Degree => Self::Degree,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    run: PathBuf,
+    split: String,
+    #[serde(flatten)]
+    metrics: Metrics,
+    /// Without triples that speak of what training does not.
+    without_unseen: Option<Metrics>,
+    parameters: usize,
+    epoch: usize,
+    updates: u64,
+    finished: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<Vec<Part>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calibration: Option<Vec<Calibration>>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    name: String,
+    #[serde(flatten)]
+    metrics: Metrics,
+}
+
+pub(crate) fn run(arguments: &EvaluateArguments) -> anyhow::Result<()> {
+    let run = Run::open(&arguments.run)?;
+    if !run.is_finished {
+        let epoch = run.best.epoch;
+        say(&format!("note: the training is not over; these are the weights of epoch {epoch}"));
+    }
+    let stop = stop_flag()?;
+    let report =
+        evaluate(arguments, &run, &stop).map_err(|error| match error.downcast_ref::<Error>() {
+            Some(Error::Interrupted) => Interrupted.into(),
+            _ => error,
+        })?;
+    if arguments.json { show_json(&report) } else { show(&text(&report)) }
+}
+
+fn evaluate(arguments: &EvaluateArguments, run: &Run, stop: &AtomicBool) -> anyhow::Result<Report> {
+    let split = arguments.split.into();
+    let ranks = rank(arguments, run, split, stop)?;
+    let Some(all) = metrics(&ranks) else {
+        bail!("{}: there are no {split} triples to rank", arguments.run.display());
+    };
+    let seen = without_unseen(&run.graph, &ranks);
+    let by = arguments.by.map(|by| {
+        let parts = break_down(&run.graph, &ranks, by.into());
+        parts.into_iter().map(|(name, metrics)| Part { name, metrics }).collect()
+    });
+    let calibration = match arguments.calibration {
+        true => Some(calibration(run, split, stop)?),
+        false => None,
+    };
+    Ok(Report {
+        run: arguments.run.clone(),
+        split: split.to_string(),
+        metrics: all,
+        without_unseen: metrics(seen),
+        parameters: run.parameters,
+        epoch: run.best.epoch,
+        updates: run.updates,
+        finished: run.is_finished,
+        by,
+        calibration,
+    })
+}
+
+fn rank(
+    arguments: &EvaluateArguments,
+    run: &Run,
+    split: Split,
+    stop: &AtomicBool,
+) -> anyhow::Result<Vec<AnswerRank>> {
+    let bar = progress_bar("ranking");
+    let mut progress = |done, total| show_progress(&bar, stop, done, total);
+    let ranks = match &arguments.candidates {
+        None => rank_answers(&run.graph, split, run, &mut progress),
+        Some(folder) => {
+            let Some(candidates) = load_candidates(folder, &run.graph, split)? else {
+                bail!(
+                    "{}: expected {split}_negative_subjects.npy and {split}_negative_objects.npy",
+                    folder.display()
+                );
+            };
+            rank_candidates(&run.graph, split, &candidates, run, &mut progress)
+        }
+    };
+    bar.finish_and_clear();
+    Ok(ranks?)
+}
+
+/// As the model gives them, and at the temperature that fits validation best.
+fn calibration(run: &Run, split: Split, stop: &AtomicBool) -> anyhow::Result<Vec<Calibration>> {
+    let bar = progress_bar("calibrating");
+    let mut progress = |done, total| show_progress(&bar, stop, done, total);
+    let mut all = vec![calibrate(&run.graph, split, run, 1.0, &mut progress)?];
+    if run.graph.triples(Split::Valid).is_empty() {
+        say("note: there are no valid triples to fit a temperature on");
+    } else {
+        let temperature = fit_temperature(&run.graph, Split::Valid, run, &mut progress)?;
+        all.push(calibrate(&run.graph, split, run, temperature, &mut progress)?);
+    }
+    bar.finish_and_clear();
+    Ok(all)
+}
+
+fn progress_bar(message: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} queries, {eta} left")
+        .expect("the template is well formed");
+    ProgressBar::new(0).with_style(style).with_message(message)
+}
+
+fn show_progress(bar: &ProgressBar, stop: &AtomicBool, done: usize, total: usize) -> Signal {
+    bar.set_length(total as u64);
+    bar.set_position(done as u64);
+    signal(stop)
+}
+
+fn text(report: &Report) -> String {
+    let all = &report.metrics;
+    let mut rows = vec![metrics_row(&report.split, all)];
+    if let Some(seen) = &report.without_unseen
+        && seen.n_ranks < all.n_ranks
+    {
+        rows.push(metrics_row("without unseen entities", seen));
+    }
+    let mut text = table(METRICS_HEADER, rows);
+    text.push_str(&format!(
+        "\nadjusted mean rank index {:.4}; MRR is {:.4} if ties count as won, {:.4} as lost\n\
+         weights of epoch {}, {} updates, {} parameters\n",
+        all.realistic.amri,
+        all.optimistic.mrr,
+        all.pessimistic.mrr,
+        report.epoch,
+        count(report.updates as usize),
+        count(report.parameters),
+    ));
+    if let Some(parts) = &report.by {
+        let rows = parts.iter().map(|part| metrics_row(&part.name, &part.metrics));
+        text.push_str(&format!("\n{}", table(METRICS_HEADER, rows)));
+    }
+    for calibration in report.calibration.iter().flatten() {
+        text.push_str(&calibration_text(calibration));
+    }
+    text
+}
+
+fn calibration_text(calibration: &Calibration) -> String {
+    let reliability = &calibration.top_answer;
+    let rows = reliability.bins.iter().map(|bin| {
+        vec![
+            String::new(),
+            format!("{:.3}", bin.predicted),
+            format!("{:.3}", bin.observed),
+            count(bin.count as usize),
+        ]
+    });
+    format!(
+        "\ncalibration at temperature {:.3}: expected error {:.4} for the top answer, {:.4} for \
+         all pairs; NLL filtered {:.3}\n{}",
+        calibration.temperature,
+        reliability.ece,
+        calibration.pairs.ece,
+        calibration.nll_filtered,
+        table(&["", "top answer's probability", "came true", "triples"], rows),
+    )
+}
