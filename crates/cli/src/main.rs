@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             output::report(&error);
-            ExitCode::FAILURE
+            if is_wrong_usage(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -80,6 +80,12 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Bench(command) => bench::run(command),
     }
+}
+
+/// Whether the settings are at fault, as a wrong option would be.
+fn is_wrong_usage(error: &anyhow::Error) -> bool {
+    use fullrank_engine::Error;
+    matches!(error.downcast_ref(), Some(Error::Config { .. } | Error::ConfigSyntax { .. }))
 }
 
 /// Whether whoever read our output, such as `head`, has had enough of it.

@@ -38,13 +38,18 @@ pub(crate) fn wrong_usage(message: impl std::fmt::Display) -> ! {
 /// Says why a command failed, with all its reasons in one line, and what to do about it.
 pub(crate) fn report(error: &anyhow::Error) {
     say(&format!("error: {error:#}"));
-    if let Some(hint) = error.downcast_ref().and_then(hint) {
+    let hint = match error.downcast_ref::<fullrank_engine::Error>() {
+        Some(fullrank_engine::Error::Graph(error)) => graph_hint(error),
+        Some(error) => engine_hint(error),
+        None => error.downcast_ref().and_then(graph_hint),
+    };
+    if let Some(hint) = hint {
         say(&format!("\n{hint}"));
     }
 }
 
-/// What usually helps.
-fn hint(error: &fullrank_graph::Error) -> Option<String> {
+/// What usually helps when a graph cannot be read.
+fn graph_hint(error: &fullrank_graph::Error) -> Option<String> {
     use fullrank_graph::Error;
     Some(match error {
         Error::UnknownFormat { .. } => {
@@ -71,6 +76,49 @@ fn hint(error: &fullrank_graph::Error) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// What usually helps when a model cannot be trained or read.
+fn engine_hint(error: &fullrank_engine::Error) -> Option<String> {
+    use fullrank_engine::Error;
+    let text = match error {
+        Error::ConfigSyntax { .. } => "A config file has a line such as `dim = 200` per setting.",
+        Error::Config { .. } => "`fullrank train --help` lists every setting.",
+        Error::NothingToLearn => "Give the file for training more triples, or another --ratios.",
+        Error::Memory { .. } => {
+            "A smaller --dim, --batch or --memory-budget needs less; so do fewer --components."
+        }
+        Error::NotFinite { learning_rate, .. } => {
+            return Some(format!(
+                "A lower learning_rate (now {learning_rate}) usually helps, and so does clip. The \
+                 last checkpoint is from before the trouble."
+            ));
+        }
+        Error::BrokenModel => "Its training went wrong: train anew with a lower learning_rate.",
+        Error::Exists { is_run: true, .. } => {
+            "Go on with it by --resume, replace it by --force, or choose another folder by --out."
+        }
+        Error::Exists { is_run: false, .. } => "Choose another folder by --out.",
+        Error::Locked { .. } => "Wait until it is done, or choose another folder by --out.",
+        Error::NotARun { .. } => "A run folder is what `fullrank train DATA --out RUN` makes.",
+        Error::NoWeights { .. } => "Train on with `fullrank train DATA --out RUN --resume`.",
+        Error::OtherFormat { .. } => "run.json says which version of fullrank made it: use that.",
+        Error::OtherConfig { .. } => {
+            "Leave these settings out to go on as before, or train anew in another folder by --out."
+        }
+        Error::OtherDataset { .. } => {
+            "Name the data it was trained on, read with the same options, or train anew in another \
+             folder by --out."
+        }
+        Error::Damaged { .. } => {
+            "Take the folder from a copy, or train anew by --force. Nothing was changed."
+        }
+        Error::Write { .. } => {
+            "The last checkpoint stands: make room, or mend what is wrong, and go on by --resume."
+        }
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// A name with its control characters spelt out.

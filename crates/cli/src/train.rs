@@ -10,7 +10,8 @@ use clap::{Args, ValueHint};
 use fullrank_engine::config::Choice;
 use fullrank_engine::evaluate::{Metrics, metrics, rank_answers};
 use fullrank_engine::{
-    Config, End, EpochRecord, Error, Event, Run, Signal, Trained, TrainingFolder, forecast, train,
+    Config, End, EpochRecord, Error, Event, RawConfig, Run, Signal, Trained, TrainingFolder,
+    forecast, train,
 };
 use fullrank_graph::{Graph, Split};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -75,28 +76,16 @@ struct Summary {
 }
 
 pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
-    let mut raw = arguments.settings.raw()?;
-    if !arguments.resume || arguments.seeds.is_some() {
-        // Before minutes of loading, not after.
-        raw.check()?;
-    }
+    let plans = plan(arguments)?;
     let loaded = arguments.input.load()?;
     arguments.input.say_notes(&loaded);
-    let stop = stop_flag()?;
-    let seeds = arguments.seeds.unwrap_or(1);
+    let session = Session { arguments, graph: &loaded.graph, stop: &*stop_flag()? };
     let mut summaries = Vec::new();
-    for number in 0..u64::from(seeds) {
-        let mut out = None;
-        if seeds > 1 {
-            let config = raw.check()?;
-            let first = if number == 0 { config.seed } else { summaries_seed(&summaries) };
-            let seed = first + u64::from(number > 0);
-            raw.add_option("seed", &seed.to_string());
-            let folder = out_folder(arguments, &config);
-            out = Some(folder.join(format!("seed-{seed}")));
+    for (settings, out) in &plans {
+        if plans.len() > 1 {
+            say(&format!("{}:", out.display()));
         }
-        let session = Session { arguments, graph: &loaded.graph, stop: &stop };
-        summaries.push(session.train(&raw, out)?);
+        summaries.push(session.train(settings, out)?);
     }
     if arguments.json {
         return match &summaries[..] {
@@ -108,18 +97,38 @@ pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
     show(&next_steps(&summaries))
 }
 
-fn summaries_seed(summaries: &[Summary]) -> u64 {
-    summaries.last().map_or(0, |summary| summary.seed)
+/// The settings and the folder of each training.
+fn plan(arguments: &TrainArguments) -> anyhow::Result<Vec<(RawConfig, PathBuf)>> {
+    let settings = arguments.settings.raw()?;
+    let config = match (&arguments.out, arguments.resume) {
+        // The run has its own settings; those given need not be all of them.
+        (Some(out), true) if arguments.seeds.is_none() => {
+            return Ok(vec![(settings, out.clone())]);
+        }
+        // Before minutes of loading, not after.
+        _ => settings.check()?,
+    };
+    let out = arguments.out.clone().unwrap_or_else(|| default_folder(arguments, &config));
+    let Some(seeds) = arguments.seeds else { return Ok(vec![(settings, out)]) };
+    let seeds = config.seed..config.seed + u64::from(seeds);
+    Ok(seeds
+        .map(|seed| {
+            let mut settings = settings.clone();
+            settings.add_option("seed", &seed.to_string());
+            (settings, out.join(format!("seed-{seed}")))
+        })
+        .collect())
 }
 
 /// Where a run goes unless told otherwise.
-fn out_folder(arguments: &TrainArguments, config: &Config) -> PathBuf {
-    arguments.out.clone().unwrap_or_else(|| {
-        let data = &arguments.input.data;
-        let name = data.file_name().map_or("stdin".into(), |name| name.to_string_lossy());
-        let name = name.split('.').next().unwrap_or_default();
-        Path::new("runs").join(format!("{name}-{}-{}", config.encoder.name(), config.output.name()))
-    })
+fn default_folder(arguments: &TrainArguments, config: &Config) -> PathBuf {
+    let data = &arguments.input.data;
+    let name = match data.file_name().map(|name| name.to_string_lossy()) {
+        Some(name) if name != "-" => name.split('.').next().unwrap_or_default().to_owned(),
+        _ => "graph".to_owned(),
+    };
+    let (encoder, output) = (config.encoder.name(), config.output.name());
+    Path::new("runs").join(format!("{name}-{encoder}-{output}"))
 }
 
 /// A flag that Ctrl-C sets; a second one ends the program at once.
@@ -145,60 +154,34 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn train(
-        &self,
-        raw: &fullrank_engine::RawConfig,
-        out: Option<PathBuf>,
-    ) -> anyhow::Result<Summary> {
+    fn train(&self, settings: &RawConfig, out: &Path) -> anyhow::Result<Summary> {
         let start = Instant::now();
-        let (mut folder, config, out) = self.folder(raw, out)?;
+        let (mut folder, config) = if self.arguments.resume {
+            TrainingFolder::resume(out, self.graph, settings)?
+        } else {
+            let config = settings.check()?;
+            self.check_memory(&config)?;
+            (TrainingFolder::create(out, self.graph, &config, self.arguments.force)?, config)
+        };
+        self.check_memory(&config)?;
         let (epochs, updates) = folder.progress();
-        if updates > 0 {
-            say(&format!(
-                "going on after {} and {}",
-                counted(epochs, "epoch"),
-                counted(updates as usize, "update")
-            ));
+        if self.arguments.resume {
+            let (epochs, updates) = (counted(epochs, "epoch"), counted(updates as usize, "update"));
+            say(&format!("going on after {epochs} and {updates}"));
         }
         let mut progress = Progress::new(&config, self.stop, epochs);
         let trained = train(self.graph, &config, &mut folder, &mut |event| progress.show(event));
         progress.bar.finish_and_clear();
         let trained = trained.map_err(|error| match error {
             Error::Interrupted => {
-                say(&format!(
-                    "saved; go on with: fullrank train … --out {} --resume",
-                    out.display()
-                ));
+                say("saved; the same command with --resume goes on");
                 Interrupted.into()
             }
             other => anyhow::Error::from(other),
         })?;
+        // Opened anew below, as any reader would.
         drop(folder);
         self.summarise(out, &config, &trained, start)
-    }
-
-    fn folder(
-        &self,
-        raw: &fullrank_engine::RawConfig,
-        out: Option<PathBuf>,
-    ) -> anyhow::Result<(TrainingFolder, Config, PathBuf)> {
-        if self.arguments.resume {
-            let out = match out {
-                Some(out) => out,
-                None => match &self.arguments.out {
-                    Some(out) => out.clone(),
-                    None => out_folder(self.arguments, &raw.check()?),
-                },
-            };
-            let (folder, config) = TrainingFolder::resume(&out, self.graph, raw)?;
-            self.check_memory(&config)?;
-            return Ok((folder, config, out));
-        }
-        let config = raw.check()?;
-        self.check_memory(&config)?;
-        let out = out.unwrap_or_else(|| out_folder(self.arguments, &config));
-        let folder = TrainingFolder::create(&out, self.graph, &config, self.arguments.force)?;
-        Ok((folder, config, out))
     }
 
     fn check_memory(&self, config: &Config) -> anyhow::Result<()> {
@@ -213,12 +196,12 @@ impl Session<'_> {
 
     fn summarise(
         &self,
-        out: PathBuf,
+        out: &Path,
         config: &Config,
         trained: &Trained,
         start: Instant,
     ) -> anyhow::Result<Summary> {
-        let run = Run::open(&out)?;
+        let run = Run::open(out)?;
         let rank = |split| -> anyhow::Result<Option<Metrics>> {
             let ranks = rank_answers(&run.graph, split, &run, &mut |_, _| signal(self.stop));
             match ranks {
@@ -229,7 +212,7 @@ impl Session<'_> {
         Ok(Summary {
             valid: rank(Split::Valid)?,
             test: rank(Split::Test)?,
-            run: out,
+            run: out.to_owned(),
             seed: config.seed,
             epochs: trained.epochs,
             updates: trained.updates,

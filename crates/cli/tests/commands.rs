@@ -4,45 +4,11 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-/// Runs the program in a folder.
-fn run(folder: &Path, arguments: &str) -> Output {
-    command(folder, arguments).output().unwrap()
-}
+mod program;
 
-fn command(folder: &Path, arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fullrank"));
-    command.args(arguments.split_whitespace()).current_dir(folder).env("NO_COLOR", "1");
-    command
-}
-
-/// Standard output of a run that succeeds.
-fn printed(folder: &Path, arguments: &str) -> String {
-    let output = run(folder, arguments);
-    assert!(output.status.success(), "{}", said(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Standard error.
-fn said(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn json(folder: &Path, arguments: &str) -> serde_json::Value {
-    serde_json::from_str(&printed(folder, arguments)).unwrap()
-}
-
-fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-    folder
-}
+use program::{command, folder, json, printed, run, said};
 
 /// A family in three splits, with a symmetric relation, an unseen entity and a repeated triple.
 fn family() -> tempfile::TempDir {

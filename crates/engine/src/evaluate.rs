@@ -7,7 +7,7 @@
 mod calibration;
 mod candidates;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use fullrank_graph::statistics::relation_profiles;
 use fullrank_graph::{EntityId, Graph, Query, Split, Triple};

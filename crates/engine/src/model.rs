@@ -99,6 +99,21 @@ impl Model {
         }
     }
 
+    /// What one query's probabilities are made of: contexts, log priors, objects and biases.
+    #[cfg(test)]
+    pub(crate) fn vectors(&self, query: Query) -> (Vec<f64>, Vec<f64>, Vec<f64>, Vec<f64>) {
+        let queries =
+            Queries { subjects: [query.subject.0].into(), relations: [query.relation.0].into() };
+        let input = self.normalised(self.encoder.forward(&queries).query, None);
+        let wide = |data: burn::tensor::TensorData| -> Vec<f64> {
+            data.iter::<f32>().map(f64::from).collect()
+        };
+        let entities = input.objects.dims()[0];
+        let bias = input.bias.map_or(vec![0.0; entities], |bias| wide(bias.into_data()));
+        let context = wide(input.context.into_data());
+        (context, wide(input.log_prior.into_data()), wide(input.objects.into_data()), bias)
+    }
+
     /// N3 (Lacroix 2018, eq. 4) and L2 of the factors of every answer: subject, relation, object.
     fn penalty(&self, batch: &Batch, factors: Vec<Tensor<2>>, config: &Config) -> Tensor<1> {
         let device = factors[0].device();

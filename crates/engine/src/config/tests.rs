@@ -1,1 +1,109 @@
+use super::*;
 
+fn raw(text: &str) -> RawConfig {
+    let mut raw = RawConfig::default();
+    raw.add_file(Path::new("my.toml"), text).unwrap();
+    raw
+}
+
+fn faults(raw: &RawConfig) -> String {
+    raw.check().unwrap_err().to_string()
+}
+
+#[test]
+fn nothing_given_is_the_default() {
+    assert_eq!(RawConfig::default().check().unwrap(), Config::default());
+}
+
+#[test]
+fn options_go_over_the_file() {
+    let mut raw = raw("dim = 10\nencoder = \"complex\"\noutput = \"mixture\"");
+    raw.add_option("dim", "64");
+    raw.add_option("learning_rate", "1e-2");
+    raw.add_option("components", "2");
+    let config = raw.check().unwrap();
+    assert_eq!((config.dim, config.components, config.learning_rate), (64, 2, 0.01));
+    assert_eq!(config.encoder, EncoderKind::ComplEx);
+}
+
+#[test]
+fn all_faults_are_reported_at_once() {
+    let mut raw = raw("encoder = \"complx\"\ndim = 0\nepoch = 3\ndropout = 1.0\nbias = 1");
+    raw.add_option("batch", "many");
+    raw.add_option("learning_rate", "-1");
+    assert_eq!(
+        faults(&raw),
+        "my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
+         my.toml: `encoder`: expected one of distmult, complex, rescal, cp, simple, tucker, found \
+         `complx`\n\
+         my.toml: `dim`: expected a whole number of at least 1, found `0`\n\
+         my.toml: `bias`: expected true or false, found `1`\n\
+         my.toml: `dropout`: expected a number from 0 to below 1, found `1.0`\n\
+         --batch: expected a whole number of at least 1, found `many`\n\
+         --learning-rate: expected a number above 0, found `-1`"
+    );
+}
+
+#[test]
+fn settings_that_would_do_nothing_are_refused() {
+    let mut raw = raw("relation_dim = 3\nitems = \"triples\"\nanswer_weight = \"share\"");
+    raw.add_option("components", "3");
+    assert_eq!(
+        faults(&raw),
+        "my.toml: `relation_dim`: only means something with encoder = \"tucker\"\n\
+         --components: only means something with output = \"mixture\"\n\
+         my.toml: `answer_weight`: only means something with items = \"queries\""
+    );
+}
+
+#[test]
+fn contradictions_are_refused() {
+    assert_eq!(
+        faults(&raw("encoder = \"simple\"\ndim = 5")),
+        "`dim`: simple splits it in two halves; expected an even one, found 5"
+    );
+    assert!(faults(&raw("output = \"mixture\"\nlayers = 0")).starts_with(
+        "`layers`: without a projection all components are equal and the mixture is a plain softmax"
+    ));
+    assert_eq!(
+        faults(&raw("output = \"mixture\"\nsmoothing = 0.1")),
+        "my.toml: `smoothing`: only means something with output = \"softmax\""
+    );
+    // One component without a projection is a softmax, which is allowed.
+    assert!(raw("output = \"mixture\"\nlayers = 0\ncomponents = 1").check().is_ok());
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_named() {
+    let error = RawConfig::default().add_file(Path::new("my.toml"), "dim 200").unwrap_err();
+    assert_eq!(error.to_string(), "my.toml: not a config file");
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("line 1, column 5"));
+}
+
+#[test]
+fn a_written_config_reads_back_the_same() {
+    let mixture =
+        "output = \"mixture\"\nencoder = \"tucker\"\nrelation_dim = 7\nclip = 2.5\nseed = 9";
+    for text in ["", mixture, "items = \"triples\"\ndropout = 0"] {
+        let config = raw(text).check().unwrap();
+        assert_eq!(raw(&config.to_toml()).check().unwrap(), config);
+    }
+    let text = Config::default().to_toml();
+    assert!(text.contains("learning_rate = 0.001\n") && !text.contains("components"), "{text}");
+}
+
+#[test]
+fn differences_are_named() {
+    let other = raw("dim = 100\nclip = 1.0").check().unwrap();
+    assert_eq!(
+        Config::default().differences(&other),
+        ["dim is `200`, not `100`", "clip is not set, not `1.0`"]
+    );
+}
+
+#[test]
+fn every_setting_has_a_meaning() {
+    for setting in SETTINGS {
+        assert!(setting.meaning.trim().ends_with('.'), "{}", setting.name);
+    }
+}

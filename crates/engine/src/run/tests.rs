@@ -1,1 +1,260 @@
+use std::path::Path;
 
+use super::*;
+use crate::evaluate::tests::graph;
+use crate::train::{Event, Signal, train};
+
+const SETTINGS: &str = "dim = 4\nepochs = 2\nbatch = 2";
+
+fn small_graph() -> Graph {
+    graph(["a r b; b r c; c q a", "a q c", "b q a"])
+}
+
+fn raw(text: &str) -> RawConfig {
+    let mut raw = RawConfig::default();
+    raw.add_file(Path::new("test.toml"), text).unwrap();
+    raw
+}
+
+/// A run folder with a training in it, stopped after its first epoch or finished.
+fn trained(is_finished: bool) -> tempfile::TempDir {
+    let temp = tempfile::tempdir().unwrap();
+    let config = raw(SETTINGS).check().unwrap();
+    let graph = small_graph();
+    let mut folder = TrainingFolder::create(temp.path(), &graph, &config, false).unwrap();
+    let outcome = train(&graph, &config, &mut folder, &mut |event| match event {
+        Event::Epoch(_) if !is_finished => Signal::Stop,
+        _ => Signal::Continue,
+    });
+    assert_eq!(outcome.is_ok(), is_finished);
+    temp
+}
+
+fn resume(temp: &tempfile::TempDir, text: &str) -> Result<(TrainingFolder, Config), String> {
+    TrainingFolder::resume(temp.path(), &small_graph(), &raw(text)).map_err(|e| told(&e, temp))
+}
+
+/// The message, with the folder called RUN.
+fn told(error: &Error, temp: &tempfile::TempDir) -> String {
+    error.to_string().replace(&temp.path().display().to_string(), "RUN")
+}
+
+fn open(temp: &tempfile::TempDir) -> Result<Run, String> {
+    Run::open(temp.path()).map_err(|error| told(&error, temp))
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_finished_run_has_everything_and_nothing_else() {
+    let temp = trained(true);
+    assert_eq!(
+        files(temp.path()),
+        [
+            "config.toml",
+            "known.safetensors",
+            "lock",
+            "metrics.jsonl",
+            "model.safetensors",
+            "names.json",
+            "run.json"
+        ]
+    );
+    let run = open(&temp).unwrap();
+    assert!(run.is_finished);
+    assert_eq!(run.config, raw(SETTINGS).check().unwrap());
+    assert_eq!(run.graph.entities().iter().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(run.graph.triples(fullrank_graph::Split::Test).len(), 1);
+    assert_eq!(run.parameters, (3 + 4) * 4);
+}
+
+#[test]
+fn an_unfinished_run_has_its_best_weights_so_far() {
+    let temp = trained(false);
+    let run = open(&temp).unwrap();
+    assert!(!run.is_finished);
+    assert_eq!(run.best.epoch, 1);
+    let checkpoint = files(&temp.path().join(CHECKPOINT));
+    assert_eq!(checkpoint, ["best-1.safetensors", "manifest.json", "state-1-3.safetensors"]);
+}
+
+#[test]
+fn a_finished_run_that_is_resumed_stays_as_it_is() {
+    let temp = trained(true);
+    let before = fs::read(temp.path().join(MODEL)).unwrap();
+    let (mut folder, config) = resume(&temp, "").unwrap();
+    let trained = train(&small_graph(), &config, &mut folder, &mut |_| panic!("nothing to do"));
+    assert_eq!(trained.unwrap().epochs, 2);
+    assert_eq!(fs::read(temp.path().join(MODEL)).unwrap(), before);
+}
+
+#[test]
+fn a_run_is_not_overwritten_unless_told_so() {
+    let temp = trained(true);
+    let config = raw(SETTINGS).check().unwrap();
+    let create = |replace| TrainingFolder::create(temp.path(), &small_graph(), &config, replace);
+    assert_eq!(told(&create(false).unwrap_err(), &temp), "RUN: there is a run already");
+    let folder = create(true).unwrap();
+    assert_eq!(folder.progress(), (0, 0));
+    assert!(!temp.path().join(MODEL).exists());
+}
+
+#[test]
+fn a_folder_with_other_things_in_it_is_left_alone() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::write(temp.path().join("thesis.tex"), "").unwrap();
+    let config = raw(SETTINGS).check().unwrap();
+    for replace in [false, true] {
+        let error = TrainingFolder::create(temp.path(), &small_graph(), &config, replace);
+        let error = told(&error.unwrap_err(), &temp);
+        assert_eq!(error, "RUN: expected an empty folder or none");
+    }
+    assert_eq!(
+        resume(&temp, SETTINGS).unwrap_err(),
+        "RUN: not a run folder; expected `run.json` in it"
+    );
+    assert_eq!(open(&temp).unwrap_err(), "RUN: not a run folder; expected `run.json` in it");
+    assert_eq!(files(temp.path()), ["thesis.tex"]);
+}
+
+#[test]
+fn two_trainings_cannot_be_in_one_folder() {
+    let temp = trained(false);
+    let first = resume(&temp, "").unwrap();
+    assert_eq!(resume(&temp, "").unwrap_err(), "RUN: another training is at work in this folder");
+    drop(first);
+    resume(&temp, "").unwrap();
+}
+
+#[test]
+fn another_config_is_refused() {
+    let temp = trained(false);
+    assert_eq!(
+        resume(&temp, "dim = 8\nepochs = 2").unwrap_err(),
+        "RUN: was trained with other settings: dim is `4`, not `8`"
+    );
+}
+
+#[test]
+fn another_dataset_is_refused() {
+    let temp = trained(false);
+    let other = graph(["a r b; b r c; c q a", "a q c", "b q c"]);
+    let error = TrainingFolder::resume(temp.path(), &other, &raw("")).unwrap_err();
+    assert_eq!(told(&error, &temp), "RUN: was trained on another dataset");
+}
+
+#[test]
+fn a_run_without_a_finished_epoch_has_no_weights() {
+    let temp = tempfile::tempdir().unwrap();
+    let config = raw(SETTINGS).check().unwrap();
+    drop(TrainingFolder::create(temp.path(), &small_graph(), &config, false).unwrap());
+    assert_eq!(open(&temp).unwrap_err(), "RUN: no epoch is finished yet, so there are no weights");
+    // It can be resumed from its beginning, and begun again.
+    resume(&temp, "").unwrap();
+}
+
+#[test]
+fn a_run_of_another_format_is_refused() {
+    let temp = trained(true);
+    let path = temp.path().join(RUN);
+    let text = fs::read_to_string(&path).unwrap().replace("\"format\": 1", "\"format\": 7");
+    fs::write(&path, text).unwrap();
+    assert_eq!(open(&temp).unwrap_err(), "RUN/run.json: expected a run of format 1, found 7");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let temp = trained(true);
+    fs::remove_file(temp.path().join(MODEL)).unwrap();
+    assert_eq!(open(&temp).unwrap_err(), "RUN/model.safetensors: cannot be read");
+}
+
+#[test]
+fn damage_is_named_and_refused() {
+    for (is_finished, file, expected) in [
+        (true, "model.safetensors", "tensor `encoder.relation` is not what was written"),
+        (true, "known.safetensors", "tensor `valid` is not what was written"),
+        (false, "checkpoint/state-1-3.safetensors", "is not what was written"),
+        (false, "checkpoint/best-1.safetensors", "is not what was written"),
+    ] {
+        let temp = trained(is_finished);
+        let path = temp.path().join(file);
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let error = match file.contains("state") {
+            true => {
+                let (mut folder, config) = resume(&temp, "").unwrap();
+                told(&folder.start(&config, &small_graph()).unwrap_err(), &temp)
+            }
+            false => open(&temp).unwrap_err(),
+        };
+        assert!(error.starts_with(&format!("RUN/{file}: damaged: tensor `")), "{error}");
+        assert!(error.ends_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_file_cut_short_is_damaged() {
+    let temp = trained(true);
+    for (file, expected) in [
+        (MODEL, "RUN/model.safetensors: damaged: "),
+        (RUN, "RUN/run.json: damaged: EOF while parsing"),
+    ] {
+        let path = temp.path().join(file);
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        let error = open(&temp).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn weights_of_another_shape_are_refused() {
+    let temp = trained(true);
+    let path = temp.path().join(CONFIG);
+    let text = fs::read_to_string(&path).unwrap().replace("dim = 4", "dim = 6");
+    fs::write(&path, text).unwrap();
+    assert_eq!(
+        open(&temp).unwrap_err(),
+        "RUN/model.safetensors: damaged: tensor `encoder.entity` is [3, 4], but the config asks \
+         for [3, 6]"
+    );
+}
+
+#[test]
+fn what_a_killed_training_leaves_is_swept_up() {
+    let temp = trained(false);
+    let checkpoint = temp.path().join(CHECKPOINT);
+    fs::write(checkpoint.join("state-9-9.safetensors.unfinished"), "half").unwrap();
+    fs::write(checkpoint.join("state-2-8.safetensors"), "whole, but not in the manifest").unwrap();
+    // A line of an epoch that the checkpoint does not know.
+    let metrics = temp.path().join(METRICS);
+    let lines = fs::read_to_string(&metrics).unwrap();
+    fs::write(&metrics, format!("{lines}{{\"epoch\": 2")).unwrap();
+    let (mut folder, config) = resume(&temp, "").unwrap();
+    train(&small_graph(), &config, &mut folder, &mut |_| Signal::Continue).unwrap();
+    assert!(!checkpoint.exists());
+    assert_eq!(fs::read_to_string(&metrics).unwrap().lines().count(), 2);
+}
+
+#[test]
+fn a_write_that_fails_leaves_the_old_file() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("file");
+    fs::write(&path, "old").unwrap();
+    let error = files::write_whole(&path, |path| {
+        fs::write(path, "ne")?;
+        Err(io::Error::from(io::ErrorKind::StorageFull))
+    });
+    assert_eq!(told(&error.unwrap_err(), &temp), "RUN/file: cannot be written");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    assert_eq!(files(temp.path()), ["file"]);
+}

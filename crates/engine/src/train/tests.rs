@@ -1,1 +1,268 @@
+use std::path::Path;
 
+use super::*;
+use crate::RawConfig;
+use crate::evaluate::tests::graph;
+use crate::parameters::tensors;
+
+/// A small graph with something to learn: neighbours on two rings.
+fn rings() -> Graph {
+    let mut splits = [const { String::new() }; 3];
+    for i in 0..20 {
+        let near = format!("e{i} next e{}; e{i} over e{};", (i + 1) % 20, (i + 3) % 20);
+        splits[if i % 5 == 4 { 1 } else { 0 }].push_str(&near);
+        splits[0].push_str(&format!("e{i} under e{};", (i + 17) % 20));
+    }
+    splits[2].push_str("e0 over e4");
+    graph(splits.each_ref().map(|text| text.as_str()))
+}
+
+fn config(text: &str) -> Config {
+    let mut raw = RawConfig::default();
+    raw.add_file(Path::new("test.toml"), text).unwrap();
+    raw.check().unwrap()
+}
+
+const SMALL: &str = "dim = 8\nbatch = 16\nepochs = 4\nlearning_rate = 0.02\n";
+
+/// Trains in a fresh folder, stopping at an update if asked to, and gives what was told.
+fn run(
+    folder: &Path,
+    text: &str,
+    stop_at: Option<u64>,
+) -> (Result<Trained, Error>, Vec<EpochRecord>) {
+    let graph = rings();
+    let mut raw = RawConfig::default();
+    raw.add_file(Path::new("test.toml"), text).unwrap();
+    let (mut folder, config) = TrainingFolder::resume(folder, &graph, &raw).unwrap();
+    let (mut records, mut updates) = (Vec::new(), 0);
+    let trained = train(&graph, &config, &mut folder, &mut |event| {
+        match event {
+            Event::Update { .. } => updates += 1,
+            Event::Epoch(record) => records.push(record.clone()),
+            Event::Evaluating { .. } => {}
+        }
+        if stop_at == Some(updates) { Signal::Stop } else { Signal::Continue }
+    });
+    (trained, records)
+}
+
+fn weights(folder: &Path) -> Vec<u8> {
+    std::fs::read(folder.join("model.safetensors")).unwrap()
+}
+
+#[test]
+fn every_query_is_visited_once_and_the_last_short_batch_is_kept() {
+    let graph = rings();
+    let items = ItemList::of(&graph, &Config::default()).unwrap();
+    let n_training_queries = (0..graph.answers().n_queries())
+        .filter(|number| !graph.answers().in_split(*number, Split::Train).is_empty())
+        .count();
+    assert_eq!(items.len(), n_training_queries);
+    let order = shuffled((0..items.len() as u32).collect(), 3, 1);
+    let batches: Vec<usize> =
+        order.chunks(16).map(|chunk| items.batch(&graph, chunk).queries.subjects.len()).collect();
+    assert_eq!(batches.iter().sum::<usize>(), n_training_queries);
+    assert_eq!(batches.last(), Some(&(n_training_queries % 16)));
+    let mut sorted = order;
+    sorted.sort_unstable();
+    assert!(sorted.into_iter().eq(0..items.len() as u32));
+}
+
+#[test]
+fn triples_as_items_come_once_in_each_direction() {
+    let graph = rings();
+    let items = ItemList::of(&graph, &config("items = \"triples\"")).unwrap();
+    assert_eq!(items.len(), 2 * graph.triples(Split::Train).len());
+    let all: Vec<u32> = (0..items.len() as u32).collect();
+    let batch = items.batch(&graph, &all);
+    assert_eq!(batch.answers.len(), items.len());
+    assert!(batch.answers.weights.iter().all(|weight| *weight == 1.0));
+}
+
+#[test]
+fn answers_weigh_one_each_or_share_one() {
+    let graph = graph(["a r b; a r c; a r d", "", ""]);
+    for (text, expected) in [("", 1.0), ("answer_weight = \"share\"", 1.0 / 3.0)] {
+        let items = ItemList::of(&graph, &config(text)).unwrap();
+        let batch = items.batch(&graph, &[0]);
+        assert_eq!(batch.answers.weights, vec![expected; 3]);
+    }
+}
+
+#[test]
+fn a_batch_loss_is_divided_by_its_number_of_queries() {
+    let graph = rings();
+    let config = config("dim = 8\ndropout = 0");
+    let items = ItemList::of(&graph, &config).unwrap();
+    let model = new_model(&config, &graph, &device().autodiff());
+    let workspace = Arc::new(Mutex::new(Workspace::new(0)));
+    for n in [3, 7] {
+        let batch = items.batch(&graph, &(0..n).collect::<Vec<u32>>());
+        let Loss { total, cross_entropy } =
+            model.loss(&batch, &config, &Noise::new(0, 0), &workspace);
+        let (total, sum) = (total.into_scalar::<f32>(), cross_entropy.into_scalar::<f32>());
+        assert!((total - sum / n as f32).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn penalties_equal_their_formulas() {
+    let graph = graph(["a r b; a r c", "", ""]);
+    let config = config("dim = 4\ndropout = 0\nn3 = 0.5\nl2 = 0.25");
+    let model = new_model(&config, &graph, &device().autodiff());
+    let batch = ItemList::of(&graph, &config).unwrap().batch(&graph, &[0]);
+    let workspace = Arc::new(Mutex::new(Workspace::new(0)));
+    let Loss { total, cross_entropy } = model.loss(&batch, &config, &Noise::new(0, 0), &workspace);
+    let found = total.into_scalar::<f32>() - cross_entropy.into_scalar::<f32>();
+    let all = tensors(&model);
+    let table = |name: &str| {
+        let tensor = all.iter().find(|tensor| tensor.name == name).unwrap();
+        tensor.values.to_data().try_to_vec::<f32>().unwrap()
+    };
+    let (entity, relation) = (table("encoder.entity"), table("encoder.relation"));
+    let norm =
+        |row: &[f32]| -> f32 { row.iter().map(|x| 0.5 * x.abs().powi(3) + 0.25 * x * x).sum() };
+    // Both triples have subject a and relation r; b and c are their objects.
+    let expected = 2.0 * norm(&entity[..4]) + 2.0 * norm(&relation[..4]) + norm(&entity[4..12]);
+    assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+}
+
+#[test]
+fn training_learns_and_keeps_the_best_epoch() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "dim = 16\nbatch = 16\nepochs = 12\nlearning_rate = 0.05\npatience = 3\ndropout = 0";
+    let (trained, records) = run(folder.path(), text, None);
+    let trained = trained.unwrap();
+    assert!(records.last().unwrap().loss < 0.5 * records[0].loss);
+    let mrr = |record: &EpochRecord| record.valid.unwrap().realistic.mrr;
+    // Of several equal ones the first.
+    let best = records.iter().rev().max_by(|a, b| mrr(a).total_cmp(&mrr(b))).unwrap();
+    assert_eq!(trained.best.epoch, best.epoch);
+    let model = crate::Run::open(folder.path()).unwrap();
+    let ranks = rank_answers(&model.graph, Split::Valid, &model, &mut |_, _| Signal::Continue);
+    assert_eq!(metrics(&ranks.unwrap()).unwrap(), best.valid.unwrap());
+    if trained.end == End::Patience {
+        assert_eq!(trained.epochs, best.epoch + 3);
+    }
+}
+
+#[test]
+fn a_training_stopped_anywhere_and_resumed_ends_with_the_same_bits() {
+    let mixture =
+        format!("{SMALL}output = \"mixture\"\ncomponents = 2\nschedule = \"cosine\"\nwarmup = 3\n");
+    let other = format!(
+        "{SMALL}encoder = \"tucker\"\nschedule = \"plateau\"\nclip = 0.5\nn3 = 0.01\ncheckpoint_every = 3\n"
+    );
+    for text in [&mixture, &other] {
+        let whole = tempfile::tempdir().unwrap();
+        run(whole.path(), text, None).0.unwrap();
+        for stop_at in [1, 5, 8, 13] {
+            let parts = tempfile::tempdir().unwrap();
+            let (stopped, mut records) = run(parts.path(), text, Some(stop_at));
+            assert!(matches!(stopped, Err(Error::Interrupted)));
+            let (trained, more) = run(parts.path(), text, None);
+            trained.unwrap();
+            records.extend(more);
+            assert!(weights(parts.path()) == weights(whole.path()), "stopped at {stop_at}");
+            let lines = std::fs::read_to_string(parts.path().join("metrics.jsonl")).unwrap();
+            assert_eq!(lines.lines().count(), records.len());
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_at_any_number_of_threads() {
+    let text = format!("{SMALL}output = \"mixture\"\ncomponents = 2\n");
+    let train_on = |threads: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| run(folder.path(), &text, None).0.unwrap());
+        weights(folder.path())
+    };
+    let one = train_on(1);
+    assert!(train_on(2) == one && train_on(5) == one);
+}
+
+#[test]
+fn another_seed_gives_another_run() {
+    let [a, b] = ["seed = 1", "seed = 2"].map(|seed| {
+        let folder = tempfile::tempdir().unwrap();
+        run(folder.path(), &format!("{SMALL}{seed}"), None).0.unwrap();
+        weights(folder.path())
+    });
+    assert!(a != b);
+}
+
+#[test]
+fn without_validation_the_last_epoch_is_kept() {
+    let graph = graph(["a r b; b r c", "", ""]);
+    let folder = tempfile::tempdir().unwrap();
+    let config = config("dim = 4\nepochs = 3\npatience = 1");
+    let mut training = TrainingFolder::create(folder.path(), &graph, &config, false).unwrap();
+    let trained = train(&graph, &config, &mut training, &mut |_| Signal::Continue).unwrap();
+    assert_eq!(trained.best, Best { epoch: 3, valid_mrr: None });
+}
+
+#[test]
+fn a_graph_without_training_triples_is_an_error() {
+    let graph = graph(["", "a r b", ""]);
+    let error = ItemList::of(&graph, &Config::default()).unwrap_err();
+    assert_eq!(error.to_string(), "the graph has no training triples");
+}
+
+#[test]
+fn a_loss_that_is_not_finite_stops_before_the_update() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "dim = 4\nbatch = 16\nepochs = 40\nlearning_rate = 1e30\ndropout = 0";
+    let (trained, _) = run(folder.path(), text, None);
+    let Err(error @ Error::NotFinite { .. }) = trained else { panic!("{trained:?}") };
+    let text = error.to_string();
+    assert!(text.starts_with("loss became "), "{text}");
+    assert!(text.contains(" at epoch 1, batch 2; the trouble is in `encoder."), "{text}");
+}
+
+#[test]
+fn schedules_change_the_learning_rate_as_they_say() {
+    let at = |text: &str, updates: u64| {
+        let config = config(&format!("learning_rate = 1.0\nepochs = 10\n{text}"));
+        let position = Position { updates, plateau_factor: 0.25, ..Position::default() };
+        learning_rate_at(&config, &position, 5)
+    };
+    assert_eq!([at("", 0), at("", 40)], [1.0, 1.0]);
+    assert_eq!([at("warmup = 4", 0), at("warmup = 4", 1), at("warmup = 4", 9)], [0.25, 0.5, 1.0]);
+    assert_eq!(at("schedule = \"plateau\"", 9), 0.25);
+    let cosine = |updates| at("schedule = \"cosine\"", updates);
+    assert_eq!(cosine(0), 1.0);
+    assert!((cosine(25) - 0.5).abs() < 1e-12 && cosine(49) < 0.01);
+}
+
+#[test]
+fn the_plateau_schedule_halves_after_three_epochs_without_improvement() {
+    let config = config("epochs = 100\npatience = 100");
+    let mut position = Position { plateau_factor: 1.0, ..Position::default() };
+    let graph = graph(["a r b", "a r a", ""]);
+    let valid = |mrr: f64| {
+        let scorer = new_model(&config, &graph, &device());
+        let ranks = rank_answers(&graph, Split::Valid, &scorer, &mut |_, _| Signal::Continue);
+        let mut metrics = metrics(&ranks.unwrap()).unwrap();
+        metrics.realistic.mrr = mrr;
+        metrics
+    };
+    let best: Vec<bool> = [0.3, 0.4, 0.4, 0.2, 0.1, 0.5]
+        .into_iter()
+        .map(|mrr| end_epoch(&mut position, &config, Some(&valid(mrr))))
+        .collect();
+    assert_eq!(best, [true, true, false, false, false, true]);
+    assert_eq!(position.plateau_factor, 0.5);
+    assert_eq!(position.best, Some(Best { epoch: 6, valid_mrr: Some(0.5) }));
+}
+
+#[test]
+fn memory_is_forecast_from_the_sizes() {
+    let graph = rings();
+    let small = forecast(&config("dim = 8"), &graph);
+    assert!(small >= 16 * (20 + 6) * 8);
+    let large = forecast(&config("dim = 8\noutput = \"mixture\"\ncomponents = 64"), &graph);
+    assert!(large > 10 * small);
+}

@@ -1,0 +1,298 @@
+//! Training and evaluating as a user meets them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails there and then")]
+
+mod program;
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use program::{command, folder, json, printed, run, said};
+
+/// A small graph with planted structure, called `graph`.
+fn with_graph() -> tempfile::TempDir {
+    let temp = folder(&[]);
+    printed(temp.path(), "generate graph --entities 200 --relations 4 --types 8 --mean-degree 15");
+    temp
+}
+
+const QUICK: &str = "--dim 8 --batch 200 --epochs 3 --learning-rate 0.01";
+
+/// Standard error of a command that fails with this exit code.
+fn failure(folder: &Path, arguments: &str, code: i32) -> String {
+    let output = run(folder, arguments);
+    assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+    said(&output)
+}
+
+#[test]
+fn a_trained_run_can_be_evaluated_without_its_data() {
+    let temp = with_graph();
+    let output = run(temp.path(), &format!("train graph {QUICK} --out run"));
+    assert!(output.status.success(), "{}", said(&output));
+    let lines = said(&output);
+    let epochs: Vec<&str> = lines.lines().filter(|line| line.starts_with("epoch ")).collect();
+    assert_eq!(epochs.len(), 3, "{lines}");
+    assert!(epochs[0].contains("1/3") && epochs[0].contains("valid MRR"), "{lines}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("more: fullrank evaluate run"), "{text}");
+
+    fs::remove_dir_all(temp.path().join("graph")).unwrap();
+    fs::rename(temp.path().join("run"), temp.path().join("elsewhere")).unwrap();
+    let report = json(temp.path(), "evaluate elsewhere --by direction --json");
+    assert_eq!(report["split"], "test");
+    assert_eq!(report["parameters"], (200 + 8) * 8);
+    for key in ["mrr", "mr", "hits_at_1", "hits_at_3", "hits_at_10", "nll_filtered", "nll"] {
+        assert!(report[key].as_f64().unwrap() > 0.0, "{key}");
+    }
+    let parts = report["by"].as_array().unwrap();
+    assert_eq!(
+        parts.iter().map(|part| part["n_ranks"].as_u64().unwrap()).sum::<u64>(),
+        report["n_ranks"].as_u64().unwrap()
+    );
+    let text = printed(temp.path(), "evaluate elsewhere --split valid --by class --calibration");
+    assert!(text.contains("adjusted mean rank index"), "{text}");
+    assert!(text.contains("calibration at temperature 1.000"), "{text}");
+    let timing = json(temp.path(), "bench evaluate elsewhere --repeats 1 --json");
+    assert_eq!(timing["n_ranks"], report["n_ranks"]);
+}
+
+#[test]
+fn metrics_have_a_line_per_epoch() {
+    let temp = with_graph();
+    printed(temp.path(), &format!("train graph {QUICK} --out run --encoder complex --json"));
+    let lines = fs::read_to_string(temp.path().join("run/metrics.jsonl")).unwrap();
+    let records: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 3);
+    assert_eq!(records[2]["epoch"], 3);
+    assert!(records[2]["valid"]["mrr"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn every_encoder_trains_with_every_output_layer() {
+    let temp = with_graph();
+    for encoder in ["distmult", "complex", "rescal", "cp", "simple", "tucker"] {
+        for output in ["softmax", "mixture"] {
+            let summary = json(
+                temp.path(),
+                &format!("train graph {QUICK} --encoder {encoder} --output {output} --json"),
+            );
+            assert_eq!(summary["run"], format!("runs/graph-{encoder}-{output}"));
+            assert!(summary["test"]["mrr"].as_f64().unwrap() > 0.0);
+        }
+    }
+}
+
+#[test]
+fn a_config_file_holds_settings_and_options_go_over_it() {
+    let temp = with_graph();
+    fs::write(
+        temp.path().join("my.toml"),
+        "encoder = \"rescal\"\ndim = 4\nepochs = 1\noutput = \"mixture\"\ncomponents = 2\n",
+    )
+    .unwrap();
+    printed(temp.path(), "train graph --config my.toml --dim 6 --out run");
+    let config = fs::read_to_string(temp.path().join("run/config.toml")).unwrap();
+    for line in ["encoder = \"rescal\"", "dim = 6", "components = 2", "layers = 2", "seed = 0"] {
+        assert!(config.lines().any(|own| own == line), "{line} in\n{config}");
+    }
+    // What a run wrote can be given to another.
+    printed(temp.path(), "train graph --config run/config.toml --out again");
+    assert_eq!(
+        fs::read(temp.path().join("run/model.safetensors")).unwrap(),
+        fs::read(temp.path().join("again/model.safetensors")).unwrap()
+    );
+}
+
+#[test]
+fn several_seeds_are_trained_side_by_side() {
+    let temp = with_graph();
+    let arguments = format!("train graph {QUICK} --seed 5 --seeds 2 --out runs");
+    let text = printed(temp.path(), &arguments);
+    assert!(text.contains("seed 5 test") && text.contains("seed 6 test"), "{text}");
+    assert!(text.contains("test, mean") && text.contains("test, deviation"), "{text}");
+    assert!(temp.path().join("runs/seed-6/model.safetensors").exists());
+    let summaries = json(temp.path(), &format!("{arguments} --resume --json"));
+    assert_eq!(summaries[1]["seed"], 6);
+}
+
+#[test]
+fn all_faults_of_the_settings_are_reported_at_once() {
+    let temp = with_graph();
+    fs::write(temp.path().join("my.toml"), "epoch = 3\n").unwrap();
+    assert_eq!(
+        failure(temp.path(), "train graph --config my.toml --dim 0 --components 3 --out run", 2),
+        "error: my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
+         --dim: expected a whole number of at least 1, found `0`\n\
+         --components: only means something with output = \"mixture\"\n\
+         \n\
+         `fullrank train --help` lists every setting.\n"
+    );
+    assert!(!temp.path().join("run").exists());
+    fs::write(temp.path().join("bad.toml"), "dim 3\n").unwrap();
+    let told = failure(temp.path(), "train graph --config bad.toml", 2);
+    assert!(
+        told.starts_with("error: bad.toml: not a config file: TOML parse error at line 1"),
+        "{told}"
+    );
+    let told = failure(temp.path(), "train graph --config none.toml", 1);
+    assert!(told.starts_with("error: none.toml: cannot be read: "), "{told}");
+}
+
+#[test]
+fn what_cannot_go_on_says_what_to_do() {
+    let temp = with_graph();
+    let train = format!("train graph {QUICK} --out run");
+    printed(temp.path(), &train);
+    let told = |arguments: &str| failure(temp.path(), arguments, 1);
+    assert_eq!(
+        told(&train),
+        "error: run: there is a run already\n\n\
+         Go on with it by --resume, replace it by --force, or choose another folder by --out.\n"
+    );
+    assert_eq!(
+        told("train graph --out run --dim 9 --resume"),
+        "error: run: was trained with other settings: dim is `8`, not `9`\n\n\
+         Leave these settings out to go on as before, or train anew in another folder by --out.\n"
+    );
+    assert_eq!(
+        told("evaluate graph"),
+        "error: graph: not a run folder; expected `run.json` in it\n\n\
+         A run folder is what `fullrank train DATA --out RUN` makes.\n"
+    );
+    assert_eq!(
+        told("evaluate run --candidates graph"),
+        "error: graph: expected test_negative_subjects.npy and test_negative_objects.npy\n"
+    );
+    assert_eq!(
+        told(&format!("train graph {QUICK} --out graph")),
+        "error: graph: expected an empty folder or none\n\nChoose another folder by --out.\n"
+    );
+    printed(temp.path(), "generate other --entities 100 --relations 4 --types 8 --mean-degree 15");
+    assert_eq!(
+        told("train other --out run --resume"),
+        "error: run: was trained on another dataset\n\n\
+         Name the data it was trained on, read with the same options, or train anew in another \
+         folder by --out.\n"
+    );
+    let told = told("train graph --dim 8 --learning-rate 1e30 --out broken");
+    assert!(told.contains("error: loss became "), "{told}");
+    assert!(told.contains("A lower learning_rate (now 1e30) usually helps"), "{told}");
+    printed(temp.path(), &format!("{train} --force"));
+}
+
+#[test]
+fn a_training_too_large_for_memory_is_refused_before_it_starts() {
+    let temp = with_graph();
+    let told = failure(temp.path(), "train graph --dim 500000000 --out run", 1);
+    assert!(told.starts_with("error: training needs about "), "{told}");
+    assert!(told.contains("A smaller --dim, --batch or --memory-budget needs less"), "{told}");
+    assert!(!temp.path().join("run").exists());
+}
+
+#[test]
+fn damage_is_found_and_nothing_is_changed() {
+    let temp = with_graph();
+    printed(temp.path(), &format!("train graph {QUICK} --out run"));
+    let path = temp.path().join("run/model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(
+        failure(temp.path(), "evaluate run", 1),
+        "error: run/model.safetensors: damaged: tensor `encoder.relation` is not what was written\n\n\
+         Take the folder from a copy, or train anew by --force. Nothing was changed.\n"
+    );
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+/// Waits until the training in a folder has written a checkpoint.
+fn wait_for_checkpoint(run: &Path) {
+    let manifest = run.join("checkpoint/manifest.json");
+    for _ in 0..6000 {
+        if manifest.exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("no checkpoint after a minute");
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_saves_and_another_training_is_kept_out() {
+    let temp = with_graph();
+    let train = "train graph --dim 32 --batch 50 --epochs 2000 --patience 2000 --out run";
+    let mut child = command(temp.path(), train).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_checkpoint(&temp.path().join("run"));
+    assert_eq!(
+        failure(temp.path(), &format!("{train} --resume"), 1),
+        "error: run: another training is at work in this folder\n\n\
+         Wait until it is done, or choose another folder by --out.\n"
+    );
+    let output = run(temp.path(), "evaluate run");
+    assert!(output.status.success());
+    assert!(said(&output).starts_with("note: the training is not over; these are the weights of"));
+    let kill = format!("-INT {}", child.id());
+    let killed = std::process::Command::new("kill").args(kill.split(' ')).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut text).unwrap();
+    assert!(
+        text.ends_with("saved; the same command with --resume goes on\ninterrupted\n"),
+        "{text}"
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn a_full_disk_loses_nothing() {
+    let temp = with_graph();
+    // Files beyond this many blocks of 512 bytes cannot be written, as if the disk were full.
+    let program = env!("CARGO_BIN_EXE_fullrank");
+    let train = "train graph --dim 16 --batch 200 --epochs 2";
+    printed(temp.path(), &format!("{train} --out whole"));
+    let limited = |blocks: usize, arguments: &str| {
+        std::process::Command::new("bash")
+            .arg("-c")
+            .arg(format!("trap '' XFSZ; ulimit -f {blocks}; exec {program} {arguments}"))
+            .current_dir(temp.path())
+            .output()
+            .unwrap()
+    };
+    // Room for names and facts (39 kB), not for the state (40 kB).
+    let output = limited(38, &format!("{train} --out run"));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let told = said(&output);
+    assert!(told.contains(": cannot be written: File too large"), "{told}");
+    assert!(told.contains("make room, or mend what is wrong, and go on by --resume."), "{told}");
+    printed(temp.path(), &format!("{train} --out run --resume"));
+    assert_eq!(
+        fs::read(temp.path().join("run/model.safetensors")).unwrap(),
+        fs::read(temp.path().join("whole/model.safetensors")).unwrap()
+    );
+}
+
+#[test]
+fn bench_step_reports_what_it_measured() {
+    let temp = folder(&[]);
+    for components in [0, 2] {
+        let timing = json(
+            temp.path(),
+            &format!(
+                "bench step --encoder distmult --entities 300 --dim 8 --batch 20 \
+                 --components {components} --layers 1 --answers 2 --steps 3 --json"
+            ),
+        );
+        let keys: Vec<&String> = timing.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["peak_mb", "quartiles", "seconds", "system", "threads"]);
+        assert!(timing["seconds"].as_f64().unwrap() > 0.0);
+    }
+    assert!(
+        printed(temp.path(), "bench step --entities 50 --dim 4 --steps 1").contains(" s a step")
+    );
+}
