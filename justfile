@@ -4,6 +4,10 @@
 check:
     ./check
 
+# What takes longer than a second: a training killed a hundred times, about a quarter of an hour.
+test-slow:
+    cargo test --release --workspace -- --ignored
+
 # How long loading takes: a generated graph of ten million triples.
 bench:
     cargo run --release -- generate target/large --force --entities 1000000 --relations 20 --types 1000 --mean-degree 10

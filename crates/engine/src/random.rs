@@ -120,3 +120,56 @@ impl Noise {
         mask
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+        tensor.into_data().try_into_vec().unwrap()
+    }
+
+    #[test]
+    fn xavier_fills_its_bound_evenly() {
+        let mut weights = Weights::new(7, Device::flex());
+        let first = floats(weights.xavier(300, 100));
+        let bound = (6.0_f32 / 400.0).sqrt();
+        let largest = first.iter().fold(0.0_f32, |a, x| a.max(x.abs()));
+        assert!(largest <= bound && largest > 0.99 * bound);
+        let mean = first.iter().sum::<f32>() / first.len() as f32;
+        // Four standard errors of the mean of 30,000 such numbers.
+        assert!(mean.abs() < 4.0 * bound / (3.0 * 30_000.0_f32).sqrt());
+        assert_ne!(first, floats(weights.xavier(300, 100)), "another tensor has other weights");
+        let again = floats(Weights::new(7, Device::flex()).xavier(300, 100));
+        assert_eq!(first, again);
+    }
+
+    #[test]
+    fn dropout_keeps_the_mean_and_repeats() {
+        let ones = Tensor::<2>::ones([200, 500], &Device::flex());
+        let draw = |seed, update| {
+            let noise = Noise::new(seed, update);
+            let first = floats(noise.drop(ones.clone(), 0.3));
+            (first, floats(noise.drop(ones.clone(), 0.3)))
+        };
+        let (first, second) = draw(1, 5);
+        let dropped = first.iter().filter(|x| **x == 0.0).count() as f64 / 100_000.0;
+        // Four standard errors of a share of .3 in 100,000.
+        assert!((dropped - 0.3).abs() < 4.0 * (0.21_f64 / 100_000.0).sqrt(), "{dropped}");
+        assert!(first.iter().all(|x| *x == 0.0 || (x - 1.0 / 0.7).abs() < 1e-6));
+        assert_ne!(first, second, "another layer has other zeros");
+        assert_ne!(first, draw(1, 6).0, "another update has other zeros");
+        assert_eq!(first, draw(1, 5).0);
+    }
+
+    #[test]
+    fn shuffling_is_fair() {
+        // Each of the six orders of three items about a thousand times.
+        let mut counts = std::collections::BTreeMap::new();
+        for epoch in 0..6000 {
+            *counts.entry(shuffled(vec![0, 1, 2], 3, epoch)).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 6);
+        assert!(counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
+    }
+}
