@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::evaluate::SplitArgument;
 use crate::input::InputArguments;
 use crate::output::{count, show, show_json, wrong_usage};
+use crate::train::check_memory;
 
 /// Measure how long something takes on this machine.
 #[derive(Subcommand, Debug)]
@@ -149,8 +150,9 @@ fn step(arguments: &StepArguments) -> anyhow::Result<()> {
     }
     let config = raw.check()?;
     let &StepArguments { entities, relations, answers, .. } = arguments;
-    let mut bench =
-        StepBench::new(&config, entities as usize, relations as usize, answers as usize);
+    let (entities, relations) = (entities as usize, relations as usize);
+    check_memory(StepBench::forecast(&config, entities, relations))?;
+    let mut bench = StepBench::new(&config, entities, relations, answers as usize);
     let mut seconds = Vec::new();
     for step in 0..arguments.steps + WARM_UP {
         let start = Instant::now();

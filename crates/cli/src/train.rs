@@ -160,16 +160,17 @@ impl Session<'_> {
             TrainingFolder::resume(out, self.graph, settings)?
         } else {
             let config = settings.check()?;
-            self.check_memory(&config)?;
+            // Before the folder is made.
+            check_memory(forecast(&config, self.graph))?;
             (TrainingFolder::create(out, self.graph, &config, self.arguments.force)?, config)
         };
-        self.check_memory(&config)?;
+        check_memory(forecast(&config, self.graph))?;
         let (epochs, updates) = folder.progress();
         if self.arguments.resume {
             let (epochs, updates) = (counted(epochs, "epoch"), counted(updates as usize, "update"));
             say(&format!("going on after {epochs} and {updates}"));
         }
-        let mut progress = Progress::new(&config, self.stop, epochs);
+        let mut progress = Progress::new(&config, self.stop);
         let trained = train(self.graph, &config, &mut folder, &mut |event| progress.show(event));
         progress.bar.finish_and_clear();
         let trained = trained.map_err(|error| match error {
@@ -182,16 +183,6 @@ impl Session<'_> {
         // Opened anew below, as any reader would.
         drop(folder);
         self.summarise(out, &config, &trained, start)
-    }
-
-    fn check_memory(&self, config: &Config) -> anyhow::Result<()> {
-        let needed = forecast(config, self.graph);
-        match available_memory() {
-            Some(available) if available < needed => {
-                Err(Error::Memory { needed, available }.into())
-            }
-            _ => Ok(()),
-        }
     }
 
     fn summarise(
@@ -229,17 +220,16 @@ struct Progress<'a> {
     bar: ProgressBar,
     stop: &'a AtomicBool,
     epochs: usize,
-    /// Epochs that were there at the start.
-    before: usize,
-    start: Instant,
+    /// When the last epoch ended, or the first one began.
+    last: Instant,
 }
 
 impl<'a> Progress<'a> {
-    fn new(config: &Config, stop: &'a AtomicBool, before: usize) -> Self {
+    fn new(config: &Config, stop: &'a AtomicBool) -> Self {
         let style = ProgressStyle::with_template("{msg} {bar:20} {pos}/{len}, {eta} left")
             .expect("the template is well formed");
         let bar = ProgressBar::new(0).with_style(style);
-        Self { bar, stop, epochs: config.epochs, before, start: Instant::now() }
+        Self { bar, stop, epochs: config.epochs, last: Instant::now() }
     }
 
     fn show(&mut self, event: Event) -> Signal {
@@ -264,10 +254,9 @@ impl<'a> Progress<'a> {
         signal(self.stop)
     }
 
-    fn epoch_line(&self, record: &EpochRecord) -> String {
-        let done = record.epoch - self.before;
-        let left =
-            self.start.elapsed().as_secs_f64() / done as f64 * (self.epochs - record.epoch) as f64;
+    fn epoch_line(&mut self, record: &EpochRecord) -> String {
+        let left = self.last.elapsed() * (self.epochs - record.epoch) as u32;
+        self.last = Instant::now();
         let valid = record.valid.as_ref().map_or(String::new(), |valid| {
             format!(
                 "  valid MRR {:.4}  NLL {:.3}{}",
@@ -283,8 +272,16 @@ impl<'a> Progress<'a> {
             record.updates,
             record.loss,
             record.items_per_second,
-            indicatif::HumanDuration(std::time::Duration::from_secs_f64(left)),
+            indicatif::HumanDuration(left),
         )
+    }
+}
+
+/// Refuses what would not fit in memory, before it starts.
+pub(crate) fn check_memory(needed: u64) -> Result<(), Error> {
+    match available_memory() {
+        Some(available) if available < needed => Err(Error::Memory { needed, available }),
+        _ => Ok(()),
     }
 }
 
@@ -335,27 +332,16 @@ fn spread_rows(summaries: &[Summary]) -> Vec<Vec<String>> {
     if found.len() < 2 {
         return Vec::new();
     }
-    let over = |value: &dyn Fn(&Metrics) -> f64| {
-        let n = found.len() as f64;
-        let mean = found.iter().map(|m| value(m)).sum::<f64>() / n;
-        let variance = found.iter().map(|m| (value(m) - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        (mean, variance.sqrt())
-    };
-    let columns: [(&dyn Fn(&Metrics) -> f64, usize); 7] = [
-        (&|m| m.realistic.mrr, 4),
-        (&|m| m.realistic.mr, 1),
-        (&|m| m.realistic.hits_at_1, 4),
-        (&|m| m.realistic.hits_at_3, 4),
-        (&|m| m.realistic.hits_at_10, 4),
-        (&|m| m.nll_filtered, 3),
-        (&|m| m.nll, 3),
-    ];
-    let row = |name: &str, pick: fn((f64, f64)) -> f64| {
-        let cells =
-            columns.iter().map(|(value, digits)| format!("{:.*}", digits, pick(over(value))));
-        [name.to_owned(), count(found[0].n_ranks)].into_iter().chain(cells).collect()
-    };
-    vec![row("test, mean", |spread| spread.0), row("test, deviation", |spread| spread.1)]
+    let n = found.len() as f64;
+    let spread = columns(found[0]).into_iter().enumerate().map(|(column, (_, digits))| {
+        let values = || found.iter().map(|metrics| columns(metrics)[column].0);
+        let mean = values().sum::<f64>() / n;
+        let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        (format!("{mean:.digits$}"), format!("{:.digits$}", variance.sqrt()))
+    });
+    let (means, deviations): (Vec<String>, Vec<String>) = spread.unzip();
+    let row = |name: &str, cells| [vec![name.to_owned(), count(found[0].n_ranks)], cells].concat();
+    vec![row("test, mean", means), row("test, deviation", deviations)]
 }
 
 /// Columns of [`metrics_row`].
@@ -363,17 +349,21 @@ pub(crate) const METRICS_HEADER: &[&str] =
     &["", "ranks", "MRR", "MR", "Hits@1", "Hits@3", "Hits@10", "NLL filtered", "NLL"];
 
 pub(crate) fn metrics_row(name: &str, metrics: &Metrics) -> Vec<String> {
+    let cells = columns(metrics).into_iter().map(|(value, digits)| format!("{value:.digits$}"));
+    [name.to_owned(), count(metrics.n_ranks)].into_iter().chain(cells).collect()
+}
+
+/// The numbers of a row and how many of their digits are shown.
+fn columns(metrics: &Metrics) -> [(f64, usize); 7] {
     let ranks = &metrics.realistic;
-    vec![
-        name.to_owned(),
-        count(metrics.n_ranks),
-        format!("{:.4}", ranks.mrr),
-        format!("{:.1}", ranks.mr),
-        format!("{:.4}", ranks.hits_at_1),
-        format!("{:.4}", ranks.hits_at_3),
-        format!("{:.4}", ranks.hits_at_10),
-        format!("{:.3}", metrics.nll_filtered),
-        format!("{:.3}", metrics.nll),
+    [
+        (ranks.mrr, 4),
+        (ranks.mr, 1),
+        (ranks.hits_at_1, 4),
+        (ranks.hits_at_3, 4),
+        (ranks.hits_at_10, 4),
+        (metrics.nll_filtered, 3),
+        (metrics.nll, 3),
     ]
 }
 

@@ -90,6 +90,7 @@ fn kill_and_compare(folder: &Path, plan: &Plan, whole: &[u8], length: Duration, 
     assert!(weights(folder, &out) == whole, "after {killed} kills and {in_writes} in writes");
 }
 
+#[expect(clippy::print_stderr, reason = "says what was done, with --nocapture")]
 fn check(plan: &Plan, runs: u64) {
     let temp = folder(&[]);
     printed(temp.path(), "generate graph");
@@ -100,9 +101,9 @@ fn check(plan: &Plan, runs: u64) {
     for seed in 0..runs {
         kill_and_compare(temp.path(), plan, &whole, length, seed);
     }
+    let Plan { at_random, in_writes, .. } = plan;
     eprintln!(
-        "{runs} runs of {length:.1?}, each killed {} times at random and {} times inside a checkpoint write",
-        plan.at_random, plan.in_writes
+        "{runs} runs of {length:.1?}: {at_random} kills at random, {in_writes} in writes, each"
     );
 }
 

@@ -126,7 +126,7 @@ fn all_faults_of_the_settings_are_reported_at_once() {
     assert_eq!(
         failure(temp.path(), "train graph --config my.toml --dim 0 --components 3 --out run", 2),
         "error: my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
-         --dim: expected a whole number of at least 1, found `0`\n\
+         --dim: expected a whole number from 1 to 100000, found `0`\n\
          --components: only means something with output = \"mixture\"\n\
          \n\
          `fullrank train --help` lists every setting.\n"
@@ -187,7 +187,7 @@ fn what_cannot_go_on_says_what_to_do() {
 #[test]
 fn a_training_too_large_for_memory_is_refused_before_it_starts() {
     let temp = with_graph();
-    let told = failure(temp.path(), "train graph --dim 500000000 --out run", 1);
+    let told = failure(temp.path(), "train graph --encoder rescal --dim 100000 --out run", 1);
     assert!(told.starts_with("error: training needs about "), "{told}");
     assert!(told.contains("A smaller --dim, --batch or --memory-budget needs less"), "{told}");
     assert!(!temp.path().join("run").exists());
@@ -292,6 +292,8 @@ fn bench_step_reports_what_it_measured() {
         assert_eq!(keys, ["peak_mb", "quartiles", "seconds", "system", "threads"]);
         assert!(timing["seconds"].as_f64().unwrap() > 0.0);
     }
+    let told = failure(temp.path(), "bench step --entities 4000000000 --dim 100000", 1);
+    assert!(told.starts_with("error: training needs about "), "{told}");
     assert!(
         printed(temp.path(), "bench step --entities 50 --dim 4 --steps 1").contains(" s a step")
     );

@@ -14,7 +14,7 @@ use crate::model::{Batch, Model};
 use crate::ops::{BatchAnswers, Workspace};
 use crate::parameters::Adam;
 use crate::random::{Noise, Purpose, generator};
-use crate::train::device;
+use crate::train::{device, step_bytes};
 
 /// A model in training on one random batch.
 #[derive(Debug)]
@@ -52,6 +52,11 @@ impl StepBench {
             workspace: Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20))),
             config: config.clone(),
         }
+    }
+
+    /// Bytes that such a step will take at its peak.
+    pub fn forecast(config: &Config, entities: usize, relations: usize) -> u64 {
+        step_bytes(config, entities, relations)
     }
 
     /// One step; gives the loss before it.

@@ -175,9 +175,9 @@ settings! {
     /// What makes a query vector of subject and relation.
     encoder: EncoderKind = EncoderKind::DistMult, Range::Any;
     /// Width of the object vectors: the bottleneck.
-    dim: usize = 200, Range::AtLeast(1.0);
+    dim: usize = 200, Range::Between(1, 100_000);
     /// Width of TuckER's relation vectors; `dim` if not given.
-    relation_dim: Option<usize> = None, Range::AtLeast(1.0);
+    relation_dim: Option<usize> = None, Range::Between(1, 100_000);
     /// Whether every object has a learned bias added to its score.
     bias: bool = false, Range::Any;
     /// Share of the query vector's values set to zero in training.
@@ -185,9 +185,9 @@ settings! {
     /// What turns scores into probabilities.
     output: OutputKind = OutputKind::Softmax, Range::Any;
     /// Softmaxes in the mixture.
-    components: usize = 4, Range::AtLeast(1.0);
+    components: usize = 4, Range::Between(1, 1000);
     /// Layers of each component's projection.
-    layers: usize = 2, Range::AtLeast(0.0);
+    layers: usize = 2, Range::Between(0, 100);
     /// Nonlinearity after each layer of a projection.
     activation: Activation = Activation::LeakyRelu, Range::Any;
     /// Share of values set to zero after each layer of a projection.
@@ -199,17 +199,17 @@ settings! {
     /// How much an answer of a query counts, when items are queries.
     answer_weight: AnswerWeight = AnswerWeight::One, Range::Any;
     /// Items per update; the last batch of an epoch may be shorter and is kept.
-    batch: usize = 1000, Range::AtLeast(1.0);
+    batch: usize = 1000, Range::Between(1, 1_000_000);
     /// Passes over the training items, at most.
-    epochs: usize = 30, Range::AtLeast(1.0);
+    epochs: usize = 30, Range::Between(1, 1_000_000);
     /// Epochs without a better validation MRR after which training stops.
-    patience: usize = 8, Range::AtLeast(1.0);
+    patience: usize = 8, Range::Between(1, 1_000_000);
     /// Step size of Adam.
     learning_rate: f64 = 1e-3, Range::Positive;
     /// How the learning rate changes.
     schedule: Schedule = Schedule::Constant, Range::Any;
     /// Updates over which the learning rate grows from zero to its full value.
-    warmup: usize = 0, Range::AtLeast(0.0);
+    warmup: usize = 0, Range::Between(0, 1_000_000_000);
     /// Largest norm of the gradient of all parameters together; longer ones are scaled down.
     clip: Option<f64> = None, Range::Positive;
     /// Share of an answer's weight spread over all objects; for the softmax only.
@@ -219,25 +219,40 @@ settings! {
     /// Weight of the squares of the factors of each answer.
     l2: f64 = 0.0, Range::AtLeast(0.0);
     /// Updates between two checkpoints, besides one after every epoch.
-    checkpoint_every: Option<usize> = None, Range::AtLeast(1.0);
+    checkpoint_every: Option<usize> = None, Range::Between(1, 1_000_000_000);
     /// MiB of logits kept from the forward to the backward pass; the rest is computed twice.
-    memory_budget: usize = 512, Range::AtLeast(0.0);
+    memory_budget: usize = 512, Range::Between(0, 1_000_000_000);
     /// Of all random numbers: initial weights, order of items, dropout.
     seed: u64 = 0, Range::AtLeast(0.0);
 }
 
-/// Settings that only mean something with one choice of another.
-const ONLY_WITH: &[(&str, fn(&Config) -> bool, &str)] = &[
-    ("relation_dim", |c| c.encoder == EncoderKind::Tucker, "encoder = \"tucker\""),
-    ("components", is_mixture, MIXTURE),
-    ("layers", is_mixture, MIXTURE),
-    ("activation", |c| is_mixture(c) && c.layers > 0, "a mixture with layers"),
-    ("projection_dropout", |c| is_mixture(c) && c.layers > 0, "a mixture with layers"),
-    ("entropy_weight", is_mixture, MIXTURE),
-    ("smoothing", |c| c.output == OutputKind::Softmax, "output = \"softmax\""),
-    ("answer_weight", |c| c.items == Items::Queries, "items = \"queries\""),
+/// A setting that only means something with one choice of another.
+struct OnlyWith {
+    name: &'static str,
+    applies: fn(&Config) -> bool,
+    with: &'static str,
+}
+
+const ONLY_WITH: &[OnlyWith] = &[
+    only_with("relation_dim", |c| c.encoder == EncoderKind::Tucker, "encoder = \"tucker\""),
+    only_with("components", is_mixture, MIXTURE),
+    only_with("layers", is_mixture, MIXTURE),
+    only_with("activation", |c| is_mixture(c) && c.layers > 0, LAYERS),
+    only_with("projection_dropout", |c| is_mixture(c) && c.layers > 0, LAYERS),
+    only_with("entropy_weight", is_mixture, MIXTURE),
+    only_with("smoothing", |c| c.output == OutputKind::Softmax, "output = \"softmax\""),
+    only_with("answer_weight", |c| c.items == Items::Queries, "items = \"queries\""),
 ];
 const MIXTURE: &str = "output = \"mixture\"";
+const LAYERS: &str = "output = \"mixture\" and layers";
+
+const fn only_with(
+    name: &'static str,
+    applies: fn(&Config) -> bool,
+    with: &'static str,
+) -> OnlyWith {
+    OnlyWith { name, applies, with }
+}
 
 fn is_mixture(config: &Config) -> bool {
     config.output == OutputKind::Mixture
@@ -284,7 +299,7 @@ impl RawConfig {
             }
         }
         let config = Config::take(&self.given, &mut faults);
-        for (name, applies, with) in ONLY_WITH {
+        for OnlyWith { name, applies, with } in ONLY_WITH {
             if let Some((_, origin)) = self.given.get(*name)
                 && !applies(&config)
                 // A choice that could not be read has its own fault.
@@ -304,7 +319,7 @@ impl Config {
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         for (name, value) in self.values() {
-            let applies = ONLY_WITH.iter().all(|(only, applies, _)| *only != name || applies(self));
+            let applies = ONLY_WITH.iter().all(|only| only.name != name || (only.applies)(self));
             if let Some(value) = value
                 && applies
             {

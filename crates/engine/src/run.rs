@@ -49,6 +49,8 @@ struct RunManifest {
     format: u32,
     fullrank: String,
     seed: u64,
+    /// SHA-256 of `config.toml`.
+    config: String,
     /// SHA-256 of names and triples.
     dataset: String,
     known: TensorFile,
@@ -102,7 +104,7 @@ impl Run {
     /// When the folder is no run, has no weights yet, or is damaged.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let manifest = read_manifest(folder)?;
-        let config = read_config(folder)?;
+        let config = read_config(folder, &manifest)?;
         let graph = facts::read(folder, &manifest.known, &manifest.dataset)?;
         let checkpoint_folder = folder.join(CHECKPOINT);
         let (best, updates, weights_folder, weights) = match &manifest.result {
@@ -154,8 +156,10 @@ impl TrainingFolder {
         config: &Config,
         replace: bool,
     ) -> Result<Self, Error> {
-        if !is_empty(path)? && !(replace && path.join(RUN).exists()) {
-            return Err(Error::Exists { path: path.into(), is_run: path.join(RUN).exists() });
+        let is_run = path.join(RUN).exists();
+        let is_free = is_empty(path)? || (replace && is_run);
+        if !is_free {
+            return Err(Error::Exists { path: path.into(), is_run });
         }
         let lock = lock(path)?;
         if replace {
@@ -183,7 +187,7 @@ impl TrainingFolder {
         }
         let lock = lock(path)?;
         let manifest = read_manifest(path)?;
-        let config = read_config(path)?;
+        let config = read_config(path, &manifest)?;
         let mut asked = RawConfig::default();
         asked.add_file(&path.join(CONFIG), &config.to_toml())?;
         asked.add_all(given);
@@ -211,6 +215,7 @@ impl TrainingFolder {
             format: FORMAT,
             fullrank: env!("CARGO_PKG_VERSION").into(),
             seed: config.seed,
+            config: files::sha256(config.to_toml().as_bytes()),
             dataset: facts::dataset_hash(graph),
             known: facts::write(path, graph)?,
             result: None,
@@ -344,7 +349,7 @@ impl TrainingFolder {
 }
 
 fn stored(tensor: &Named) -> Stored {
-    Stored { shape: tensor.shape.clone(), values: Values::Floats(tensor.values.clone()) }
+    Stored { shape: tensor.shape.clone(), values: Values::Floats(Box::new(tensor.values.clone())) }
 }
 
 fn state_tensors(state: &State, model: &[Named]) -> BTreeMap<String, Stored> {
@@ -356,7 +361,7 @@ fn state_tensors(state: &State, model: &[Named]) -> BTreeMap<String, Stored> {
         for (kind, values) in [("first", first), ("second", second)] {
             let values = values.clone();
             let shape = values.dims().to_vec();
-            let stored = Stored { shape, values: Values::Floats(values) };
+            let stored = Stored { shape, values: Values::Floats(Box::new(values)) };
             all.insert(format!("adam.{kind}.{name}"), stored);
         }
     }
@@ -420,9 +425,12 @@ fn read_manifest(folder: &Path) -> Result<RunManifest, Error> {
     files::read_json(&path)
 }
 
-fn read_config(folder: &Path) -> Result<Config, Error> {
+fn read_config(folder: &Path, manifest: &RunManifest) -> Result<Config, Error> {
     let path = folder.join(CONFIG);
     let text = String::from_utf8_lossy(&files::read(&path)?).into_owned();
+    if files::sha256(text.as_bytes()) != manifest.config {
+        return Err(Error::Damaged { path, what: "it is not what was written".into() });
+    }
     let mut raw = RawConfig::default();
     raw.add_file(&path, &text)?;
     raw.check()

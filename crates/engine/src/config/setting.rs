@@ -7,6 +7,8 @@ use toml::Value;
 pub(super) enum Range {
     Any,
     AtLeast(f64),
+    /// Both ends included; the upper one keeps products of sizes in 64 bits.
+    Between(u32, u32),
     Positive,
     /// 0 ≤ x < 1.
     Share,
@@ -18,6 +20,7 @@ impl Range {
             && match self {
                 Self::Any => true,
                 Self::AtLeast(least) => x >= least,
+                Self::Between(least, most) => (f64::from(least)..=f64::from(most)).contains(&x),
                 Self::Positive => x > 0.0,
                 Self::Share => (0.0..1.0).contains(&x),
             }
@@ -27,6 +30,7 @@ impl Range {
         match self {
             Self::Any => kind.into(),
             Self::AtLeast(least) => format!("{kind} of at least {least}"),
+            Self::Between(least, most) => format!("{kind} from {least} to {most}"),
             Self::Positive => format!("{kind} above 0"),
             Self::Share => format!("{kind} from 0 to below 1"),
         }

@@ -36,10 +36,10 @@ fn all_faults_are_reported_at_once() {
         "my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
          my.toml: `encoder`: expected one of distmult, complex, rescal, cp, simple, tucker, found \
          `complx`\n\
-         my.toml: `dim`: expected a whole number of at least 1, found `0`\n\
+         my.toml: `dim`: expected a whole number from 1 to 100000, found `0`\n\
          my.toml: `bias`: expected true or false, found `1`\n\
          my.toml: `dropout`: expected a number from 0 to below 1, found `1.0`\n\
-         --batch: expected a whole number of at least 1, found `many`\n\
+         --batch: expected a whole number from 1 to 1000000, found `many`\n\
          --learning-rate: expected a number above 0, found `-1`"
     );
 }

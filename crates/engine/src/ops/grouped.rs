@@ -31,7 +31,6 @@ pub(crate) fn grouped_product(
             let (rows, matrices) = (rows.into_dispatch(), matrices.into_dispatch());
             Tensor::from_dispatch(Dispatch::grouped_product(rows, matrices, groups))
         }
-        #[allow(unreachable_patterns, reason = "the CPU may be the only backend compiled in")]
         _ => reference(rows, matrices, group_of),
     }
 }

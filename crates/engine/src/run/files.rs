@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use burn::tensor::Tensor;
 use safetensors::tensor::{Dtype, View};
 use safetensors::{SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub(super) struct Stored {
 
 /// Its numbers, turned into bytes only when they are written: tables may be large.
 pub(super) enum Values {
-    Floats(burn::tensor::Tensor<1>),
+    Floats(Box<Tensor<1>>),
     Ids(Vec<u32>),
 }
 

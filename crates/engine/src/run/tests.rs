@@ -217,13 +217,24 @@ fn a_file_cut_short_is_damaged() {
 }
 
 #[test]
+fn a_config_edited_by_hand_is_refused() {
+    let temp = trained(false);
+    let path = temp.path().join(CONFIG);
+    let text = fs::read_to_string(&path).unwrap().replace("epochs = 2", "epochs = 3");
+    fs::write(&path, text).unwrap();
+    let expected = "RUN/config.toml: damaged: it is not what was written";
+    assert_eq!(open(&temp).unwrap_err(), expected);
+    assert_eq!(resume(&temp, "").unwrap_err(), expected);
+}
+
+#[test]
 fn weights_of_another_shape_are_refused() {
     let temp = trained(true);
-    let path = temp.path().join(CONFIG);
-    let text = fs::read_to_string(&path).unwrap().replace("dim = 4", "dim = 6");
-    fs::write(&path, text).unwrap();
+    let manifest = read_manifest(temp.path()).unwrap();
+    let model = new_model(&raw("dim = 6").check().unwrap(), &small_graph(), &device());
+    let file = &manifest.result.unwrap().model;
     assert_eq!(
-        open(&temp).unwrap_err(),
+        told(&load_model(model, temp.path(), file, "").unwrap_err(), &temp),
         "RUN/model.safetensors: damaged: tensor `encoder.entity` is [3, 4], but the config asks \
          for [3, 6]"
     );
