@@ -1,6 +1,5 @@
 //! How long does it take?
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,8 +11,8 @@ use serde::Serialize;
 
 use crate::evaluate::SplitArgument;
 use crate::input::InputArguments;
+use crate::memory::{check_memory, status_mb};
 use crate::output::{count, show, show_json, wrong_usage};
-use crate::train::check_memory;
 
 /// Measure how long something takes on this machine.
 #[derive(Subcommand, Debug)]
@@ -321,11 +320,3 @@ fn load(arguments: &LoadArguments) -> anyhow::Result<()> {
 }
 
 const MB: f64 = 1024.0 * 1024.0;
-
-/// A line of Linux's account of this process, in megabytes.
-fn status_mb(line: &str) -> Option<f64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))?;
-    let kilobytes: f64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes / 1024.0)
-}

@@ -17,7 +17,8 @@ use serde::Serialize;
 
 use crate::Interrupted;
 use crate::output::{count, say, show, show_json, table};
-use crate::train::{METRICS_HEADER, metrics_row, signal, stop_flag};
+use crate::stop::{signal, stop_flag};
+use crate::train::{METRICS_HEADER, metrics_row};
 
 /// Rank the held-out answers of a run
 ///
@@ -51,6 +52,8 @@ pub(crate) struct EvaluateArguments {
     calibration: bool,
 
     /// Rank against the candidates in this folder: {valid,test}_negative_{subjects,objects}.npy
+    ///
+    /// NLL filtered is then that among the answer and its candidates.
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     candidates: Option<PathBuf>,
 
@@ -139,7 +142,10 @@ fn evaluate(arguments: &EvaluateArguments, run: &Run, stop: &AtomicBool) -> anyh
     let split = arguments.split.into();
     let ranks = rank(arguments, run, split, stop)?;
     let Some(all) = metrics(&ranks) else {
-        bail!("{}: there are no {split} triples to rank", arguments.run.display());
+        bail!(
+            "{}: there are no {split} triples to rank\n\nChoose another split by --split.",
+            arguments.run.display()
+        );
     };
     let seen = without_unseen(&run.graph, &ranks);
     let by = arguments.by.map(|by| {
@@ -177,7 +183,8 @@ fn rank(
         Some(folder) => {
             let Some(candidates) = load_candidates(folder, &run.graph, split)? else {
                 bail!(
-                    "{}: expected {split}_negative_subjects.npy and {split}_negative_objects.npy",
+                    "{}: expected {split}_negative_subjects.npy and {split}_negative_objects.npy\n\n\
+                     Name the folder that has them; docs/data.md says what they hold.",
                     folder.display()
                 );
             };

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
@@ -15,6 +14,7 @@ use serde::Serialize;
 
 use crate::Interrupted;
 use crate::output::{count, counted, say, show, show_json, wrong_usage};
+use crate::stop::stop_flag;
 
 /// Make a synthetic graph with planted structure
 ///
@@ -203,10 +203,7 @@ const UNFINISHED: &str = ".unfinished-";
 /// Writes all triples beside their target, then moves the finished files there.
 fn write(generator: Generator, out: &Path) -> anyhow::Result<Written> {
     let fail = || format!("{}: cannot be written", out.display());
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;
-
+    let stop = stop_flag()?;
     let is_new = !out.exists();
     fs::create_dir_all(out).with_context(fail)?;
     let unfinished =

@@ -8,8 +8,10 @@ mod evaluate;
 mod generate;
 mod input;
 mod inspect;
+mod memory;
 mod output;
 mod settings;
+mod stop;
 mod train;
 
 use std::io;

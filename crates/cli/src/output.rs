@@ -86,12 +86,12 @@ fn engine_hint(error: &fullrank_engine::Error) -> Option<String> {
         Error::Config { .. } => "`fullrank train --help` lists every setting.",
         Error::NothingToLearn => "Give the file for training more triples, or another --ratios.",
         Error::Memory { .. } => {
-            "A smaller --dim, --batch or --memory-budget needs less; so do fewer --components."
+            "A smaller --dim, --batch or --memory-budget needs less; so do fewer --components. A run \
+             that is to be resumed keeps its settings: end other programs instead."
         }
         Error::NotFinite { learning_rate, .. } => {
             return Some(format!(
-                "A lower learning_rate (now {learning_rate}) usually helps, and so does clip. The \
-                 last checkpoint is from before the trouble."
+                "Train anew with a lower learning_rate (now {learning_rate:?}), or with clip."
             ));
         }
         Error::BrokenModel => "Its training went wrong: train anew with a lower learning_rate.",
@@ -113,8 +113,9 @@ fn engine_hint(error: &fullrank_engine::Error) -> Option<String> {
         Error::Damaged { .. } => {
             "Take the folder from a copy, or train anew by --force. Nothing was changed."
         }
+        Error::Read { .. } => "See that it is there and may be read.",
         Error::Write { .. } => {
-            "The last checkpoint stands: make room, or mend what is wrong, and go on by --resume."
+            "Make room, or mend what is wrong. What was saved before stands: go on by --resume."
         }
         _ => return None,
     };

@@ -5,10 +5,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
-use fullrank_engine::RawConfig;
 use fullrank_engine::config::SETTINGS;
+use fullrank_engine::{Error, RawConfig};
 
 /// A config file and single settings over it.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +22,7 @@ impl SettingsArguments {
         let mut raw = RawConfig::default();
         if let Some(path) = &self.config {
             let text = fs::read_to_string(path)
-                .with_context(|| format!("{}: cannot be read", path.display()))?;
+                .map_err(|source| Error::Read { path: path.clone(), source })?;
             raw.add_file(path, &text)?;
         }
         for (name, value) in &self.given {

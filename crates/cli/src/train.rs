@@ -1,17 +1,15 @@
 //! Trains a model and shows how it goes.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use clap::{Args, ValueHint};
 use fullrank_engine::config::Choice;
 use fullrank_engine::evaluate::{Metrics, metrics, rank_answers};
 use fullrank_engine::{
-    Config, End, EpochRecord, Error, Event, RawConfig, Run, Signal, Trained, TrainingFolder,
-    forecast, train,
+    Config, End, EpochRecord, Error, Event, Existing, RawConfig, Run, Signal, Trained,
+    TrainingFolder, forecast, train,
 };
 use fullrank_graph::{Graph, Split};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,8 +17,10 @@ use serde::Serialize;
 
 use crate::Interrupted;
 use crate::input::InputArguments;
+use crate::memory::check_memory;
 use crate::output::{count, counted, say, show, show_json, table};
 use crate::settings::SettingsArguments;
+use crate::stop::{signal, stop_flag};
 
 /// Train a model on a graph
 ///
@@ -131,22 +131,6 @@ fn default_folder(arguments: &TrainArguments, config: &Config) -> PathBuf {
     Path::new("runs").join(format!("{name}-{encoder}-{output}"))
 }
 
-/// A flag that Ctrl-C sets; a second one ends the program at once.
-pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    })?;
-    Ok(stop)
-}
-
-pub(crate) fn signal(stop: &AtomicBool) -> Signal {
-    if stop.load(Ordering::Relaxed) { Signal::Stop } else { Signal::Continue }
-}
-
 struct Session<'a> {
     arguments: &'a TrainArguments,
     graph: &'a Graph,
@@ -162,7 +146,8 @@ impl Session<'_> {
             let config = settings.check()?;
             // Before the folder is made.
             check_memory(forecast(&config, self.graph))?;
-            (TrainingFolder::create(out, self.graph, &config, self.arguments.force)?, config)
+            let existing = if self.arguments.force { Existing::Replace } else { Existing::Keep };
+            (TrainingFolder::create(out, self.graph, &config, existing)?, config)
         };
         check_memory(forecast(&config, self.graph))?;
         let (epochs, updates) = folder.progress();
@@ -275,22 +260,6 @@ impl<'a> Progress<'a> {
             indicatif::HumanDuration(left),
         )
     }
-}
-
-/// Refuses what would not fit in memory, before it starts.
-pub(crate) fn check_memory(needed: u64) -> Result<(), Error> {
-    match available_memory() {
-        Some(available) if available < needed => Err(Error::Memory { needed, available }),
-        _ => Ok(()),
-    }
-}
-
-/// Bytes that can be had without swapping, where the system tells.
-fn available_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes << 10)
 }
 
 fn results(summaries: &[Summary]) -> String {

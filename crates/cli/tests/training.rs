@@ -165,7 +165,8 @@ fn what_cannot_go_on_says_what_to_do() {
     );
     assert_eq!(
         told("evaluate run --candidates graph"),
-        "error: graph: expected test_negative_subjects.npy and test_negative_objects.npy\n"
+        "error: graph: expected test_negative_subjects.npy and test_negative_objects.npy\n\n\
+         Name the folder that has them; docs/data.md says what they hold.\n"
     );
     assert_eq!(
         told(&format!("train graph {QUICK} --out graph")),
@@ -178,9 +179,12 @@ fn what_cannot_go_on_says_what_to_do() {
          Name the data it was trained on, read with the same options, or train anew in another \
          folder by --out.\n"
     );
-    let told = told("train graph --dim 8 --learning-rate 1e30 --out broken");
+    let told = told("train graph --dim 8 --batch 50 --learning-rate 1e30 --out broken");
     assert!(told.contains("error: loss became "), "{told}");
-    assert!(told.contains("A lower learning_rate (now 1e30) usually helps"), "{told}");
+    assert!(
+        told.contains("Train anew with a lower learning_rate (now 1e30), or with clip."),
+        "{told}"
+    );
     printed(temp.path(), &format!("{train} --force"));
 }
 
@@ -252,29 +256,48 @@ fn ctrl_c_saves_and_another_training_is_kept_out() {
 #[cfg(unix)]
 fn a_full_disk_loses_nothing() {
     let temp = with_graph();
-    // Files beyond this many blocks of 512 bytes cannot be written, as if the disk were full.
-    let program = env!("CARGO_BIN_EXE_fullrank");
-    let train = "train graph --dim 16 --batch 200 --epochs 2";
+    let train = "train graph --dim 16 --batch 20 --epochs 20 --patience 20";
     printed(temp.path(), &format!("{train} --out whole"));
-    let limited = |blocks: usize, arguments: &str| {
-        std::process::Command::new("bash")
-            .arg("-c")
-            .arg(format!("trap '' XFSZ; ulimit -f {blocks}; exec {program} {arguments}"))
-            .current_dir(temp.path())
-            .output()
-            .unwrap()
-    };
-    // Room for names and facts (39 kB), not for the state (40 kB).
-    let output = limited(38, &format!("{train} --out run"));
+    let mut child = command(temp.path(), &format!("{train} --out run")).spawn().unwrap();
+    wait_for_checkpoint(&temp.path().join("run"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let manifest = temp.path().join("run/checkpoint/manifest.json");
+    let before = fs::read(&manifest).unwrap();
+    // Files larger than 38 kB cannot be written, as if the disk were full; a state takes 40 kB.
+    let program = env!("CARGO_BIN_EXE_fullrank");
+    let output = std::process::Command::new("bash")
+        .arg("-c")
+        .arg(format!("trap '' XFSZ; ulimit -f 38; exec {program} {train} --out run --resume"))
+        .current_dir(temp.path())
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let told = said(&output);
-    assert!(told.contains(": cannot be written: File too large"), "{told}");
-    assert!(told.contains("make room, or mend what is wrong, and go on by --resume."), "{told}");
+    assert!(told.contains(".safetensors: cannot be written: File too large"), "{told}");
+    assert!(told.contains("What was saved before stands: go on by --resume."), "{told}");
+    assert_eq!(fs::read(&manifest).unwrap(), before);
     printed(temp.path(), &format!("{train} --out run --resume"));
     assert_eq!(
         fs::read(temp.path().join("run/model.safetensors")).unwrap(),
         fs::read(temp.path().join("whole/model.safetensors")).unwrap()
     );
+}
+
+#[test]
+#[cfg(unix)]
+fn a_run_killed_while_it_is_made_can_be_made_again() {
+    let temp = with_graph();
+    let train = format!("train graph {QUICK} --out run --force");
+    // Instants over what a start takes: before, inside and after the folder is made.
+    for milliseconds in [1, 3, 5, 8, 12, 20, 30] {
+        let mut child = command(temp.path(), &train).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    printed(temp.path(), &train);
+    printed(temp.path(), "evaluate run");
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl StepBench {
 
     /// Bytes that such a step will take at its peak.
     pub fn forecast(config: &Config, entities: usize, relations: usize) -> u64 {
-        step_bytes(config, entities, relations)
+        step_bytes(config, entities, relations, config.batch)
     }
 
     /// One step; gives the loss before it.
@@ -66,7 +66,7 @@ impl StepBench {
         let loss = model.loss(&self.batch, &self.config, &noise, &self.workspace).total;
         let value = f64::from(loss.clone().into_scalar::<f32>());
         let grads = GradientsParams::from_grads(loss.backward(), &model);
-        self.model = Some(self.adam.step(model, grads, self.config.learning_rate, None));
+        self.model = Some(self.adam.step(model, grads, self.config.learning_rate, 1.0));
         value
     }
 }

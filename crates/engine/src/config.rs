@@ -133,13 +133,6 @@ choices! {
         /// A mixture of softmaxes with shared object vectors.
         Mixture = "mixture",
     }
-    /// What one training item is.
-    Items {
-        /// A query with all its answers.
-        Queries = "queries",
-        /// A query with one of its answers (1-vs-All).
-        Triples = "triples",
-    }
     /// How much an answer of a query counts.
     AnswerWeight {
         /// Every answer counts 1, so every triple counts the same.
@@ -194,9 +187,10 @@ settings! {
     projection_dropout: f64 = 0.1, Range::Share;
     /// Reward for using all components: loss − entropy_weight · mean entropy of the prior.
     entropy_weight: f64 = 1e-3, Range::AtLeast(0.0);
-    /// What one training item is.
-    items: Items = Items::Queries, Range::Any;
-    /// How much an answer of a query counts, when items are queries.
+    /// Answers in one training item, at most; 1 is an item per triple (1-vs-All), and without it an
+    /// item is a query with all its answers.
+    answers_per_item: Option<usize> = None, Range::Between(1, 1_000_000_000);
+    /// How much an answer of a query counts.
     answer_weight: AnswerWeight = AnswerWeight::One, Range::Any;
     /// Items per update; the last batch of an epoch may be shorter and is kept.
     batch: usize = 1000, Range::Between(1, 1_000_000);
@@ -239,9 +233,8 @@ const ONLY_WITH: &[OnlyWith] = &[
     only_with("layers", is_mixture, MIXTURE),
     only_with("activation", |c| is_mixture(c) && c.layers > 0, LAYERS),
     only_with("projection_dropout", |c| is_mixture(c) && c.layers > 0, LAYERS),
-    only_with("entropy_weight", is_mixture, MIXTURE),
+    only_with("entropy_weight", |c| is_mixture(c) && c.components > 1, "several components"),
     only_with("smoothing", |c| c.output == OutputKind::Softmax, "output = \"softmax\""),
-    only_with("answer_weight", |c| c.items == Items::Queries, "items = \"queries\""),
 ];
 const MIXTURE: &str = "output = \"mixture\"";
 const LAYERS: &str = "output = \"mixture\" and layers";
@@ -282,11 +275,6 @@ impl RawConfig {
     /// Adds all settings of another config, over any given before.
     pub fn add_all(&mut self, other: &Self) {
         self.given.extend(other.given.clone());
-    }
-
-    /// Whether a setting was given at all.
-    pub fn has(&self, name: &str) -> bool {
-        self.given.contains_key(name)
     }
 
     /// The config, or everything that is wrong with it.
@@ -368,6 +356,11 @@ impl Config {
                 "dim",
                 format!("{encoder} splits it in two halves; expected an even one, found {dim}"),
             );
+        }
+        if is_mixture(self) && self.layers > 0 && self.batch == 1 {
+            let what = "batch normalisation needs several items; expected at least 2 for a mixture \
+                        with layers, found 1";
+            add("batch", what.into());
         }
         if is_mixture(self) && self.layers == 0 && self.components > 1 {
             let what = "without a projection all components are equal and the mixture is a plain \

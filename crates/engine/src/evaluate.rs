@@ -122,10 +122,10 @@ pub fn rank_answers(
     progress: &mut dyn FnMut(usize, usize) -> Signal,
 ) -> Result<Vec<AnswerRank>, Error> {
     let asked = held_out(graph, split);
-    let ranks = map_rows(graph, &asked, scorer, progress, |asked, row| {
-        rank_query(graph, split, asked, row)
-    })?;
-    Ok(ranks.into_iter().flatten().collect())
+    let mut ranks = Vec::with_capacity(2 * graph.triples(split).len());
+    let rank = |asked: &Asked, row: &[f32]| rank_query(graph, split, asked, row);
+    for_each_row(graph, &asked, scorer, progress, rank, |found| ranks.extend(found))?;
+    Ok(ranks)
 }
 
 /// Averages over some answers; nothing for none.
@@ -197,8 +197,8 @@ pub fn break_down(graph: &Graph, ranks: &[AnswerRank], by: Breakdown) -> Vec<(St
     parts.into_iter().filter_map(|((_, name), ranks)| Some((name, metrics(ranks)?))).collect()
 }
 
-/// Those answers whose triple has no entity or relation that training lacks: PyKEEN's way to
-/// count. LibKGE, and we, keep the others too.
+/// Those answers whose triple has no entity or relation that training lacks: the triples that PyKEEN
+/// ranks. LibKGE, and we, rank the others too; unseen entities compete all the same.
 pub fn without_unseen<'a>(graph: &Graph, ranks: &'a [AnswerRank]) -> Vec<&'a AnswerRank> {
     let mut entity_seen = vec![false; graph.entities().len()];
     let mut relation_seen = vec![false; graph.relations().len()];
@@ -249,18 +249,20 @@ fn held_out(graph: &Graph, split: Split) -> Vec<Asked> {
         .collect()
 }
 
-/// Scores queries block by block and maps each with its row of log-probabilities.
-fn map_rows<T: Send>(
+/// Scores queries block by block, maps each with its row of log-probabilities, and hands over what
+/// comes of it in the order of the queries.
+fn for_each_row<T: Send>(
     graph: &Graph,
     asked: &[Asked],
     scorer: &impl Scorer,
     progress: &mut dyn FnMut(usize, usize) -> Signal,
     map: impl Fn(&Asked, &[f32]) -> T + Sync,
-) -> Result<Vec<T>, Error> {
+    mut take: impl FnMut(T),
+) -> Result<(), Error> {
     /// Log-probabilities in memory at a time: 64 MiB.
     const FLOATS: usize = 16 * 1024 * 1024;
     let entities = graph.entities().len();
-    let mut mapped = Vec::with_capacity(asked.len());
+    let mut done = 0;
     let mut rows = Vec::new();
     for block in asked.chunks((FLOATS / entities).max(16)) {
         let queries: Vec<Query> =
@@ -274,12 +276,13 @@ fn map_rows<T: Send>(
                 is_number.then(|| map(asked, row))
             })
             .collect();
-        mapped.extend(found.ok_or(Error::BrokenModel)?);
-        if progress(mapped.len(), asked.len()) == Signal::Stop {
+        found.ok_or(Error::BrokenModel)?.into_iter().for_each(&mut take);
+        done += block.len();
+        if progress(done, asked.len()) == Signal::Stop {
             return Err(Error::Interrupted);
         }
     }
-    Ok(mapped)
+    Ok(())
 }
 
 fn rank_query(graph: &Graph, split: Split, asked: &Asked, row: &[f32]) -> Vec<AnswerRank> {
@@ -297,11 +300,6 @@ fn rank_query(graph: &Graph, split: Split, asked: &Asked, row: &[f32]) -> Vec<An
             above -= u32::from(other > score);
             beside -= u32::from(other == score);
         }
-        // A held-out triple that is in training too competes with what is left and itself.
-        let left = match train.contains(&object) {
-            true => log_add(left, f64::from(score)),
-            false => left,
-        };
         let others = known.len() - usize::from(known.contains(&object));
         AnswerRank {
             query: asked.number,
@@ -309,11 +307,19 @@ fn rank_query(graph: &Graph, split: Split, asked: &Asked, row: &[f32]) -> Vec<An
             above,
             beside,
             candidates: (row.len() - others) as u32,
-            nll_filtered: left - f64::from(score),
+            nll_filtered: filtered_nll(left, train, object, score),
             nll: -f64::from(score),
         }
     };
     asked.answers.iter().map(|answer| rank(answer.object)).collect()
+}
+
+/// −log P of an answer when training answers are taken out of the distribution, where `left` is
+/// log Σ P of what remains. One that is in training too competes with what remains and itself.
+fn filtered_nll(left: f64, train: &[EntityId], object: EntityId, log_prob: f32) -> f64 {
+    let log_prob = f64::from(log_prob);
+    let left = if train.contains(&object) { log_add(left, log_prob) } else { left };
+    left - log_prob
 }
 
 /// log Σ P over all objects but those `without`.

@@ -21,5 +21,5 @@ mod train;
 pub use config::{Config, RawConfig};
 pub use encoder::EncoderKind;
 pub use error::Error;
-pub use run::{Run, TrainingFolder};
+pub use run::{Existing, Run, TrainingFolder};
 pub use train::{Best, End, EpochRecord, Event, Signal, Trained, forecast, train};

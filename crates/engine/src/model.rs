@@ -59,6 +59,16 @@ impl Model {
         config.encoder.n_parameters(&sizes) + bias + config.n_output_parameters()
     }
 
+    /// Numbers that the encoder makes for a batch beyond rows of its tables, and their gradients.
+    pub(crate) fn n_batch_values(
+        config: &Config,
+        entities: usize,
+        relations: usize,
+        batch: usize,
+    ) -> usize {
+        config.encoder.n_batch_values(&EncoderConfig::of(config, entities, relations), batch)
+    }
+
     /// The loss of a batch, divided by its number of queries.
     pub(crate) fn loss(
         &self,

@@ -10,7 +10,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::model::Model;
-use crate::ops::{AdamStep, Moments, adam_step};
+use crate::ops::{AdamStep, Moments, adam_step, norm};
 
 /// The path from the root of a model to where a visitor is.
 #[derive(Debug, Default)]
@@ -123,21 +123,16 @@ impl Adam {
     /// As in the paper and in PyTorch.
     const EPSILON: f64 = 1e-8;
 
-    /// One step down the gradients, which are scaled down if all together are longer than `clip`.
+    /// One step down `grad_factor` times the gradients.
     pub(crate) fn step(
         &mut self,
         model: Model,
         mut grads: GradientsParams,
         learning_rate: f64,
-        clip: Option<f64>,
+        grad_factor: f64,
     ) -> Model {
         self.steps += 1;
         let steps = self.steps as f64;
-        let norm = clip.map(|clip| (clip, norms(&model, &grads)));
-        let grad_factor = norm.map_or(1.0, |(clip, norms)| {
-            let norm = norms.iter().map(|(_, norm)| norm * norm).sum::<f64>().sqrt();
-            if norm > clip { clip / norm } else { 1.0 }
-        });
         let step = AdamStep {
             beta_1: Self::BETA_1 as f32,
             beta_2: Self::BETA_2 as f32,
@@ -195,10 +190,7 @@ pub(crate) fn norms(model: &Model, grads: &GradientsParams) -> Vec<(String, f64)
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(grad) = self.1.get::<D>(param.id) {
-                let len = grad.shape().num_elements();
-                // Not `sum`, which adds large tensors up in an order that changes.
-                let rows = grad.square().reshape([1, len]).sum_dim(1);
-                self.2.push((self.0.name(), f64::from(rows.into_scalar::<f32>()).sqrt()));
+                self.2.push((self.0.name(), norm(grad)));
             }
         }
     }

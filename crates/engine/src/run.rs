@@ -11,12 +11,12 @@
 //!
 //! Only one training can be in a folder: it holds a lock on `lock`.
 
+mod checkpoint;
 mod facts;
 mod files;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -28,10 +28,10 @@ use crate::config::{Config, RawConfig};
 use crate::error::Error;
 use crate::evaluate::Scorer;
 use crate::model::Model;
-use crate::ops::Moments;
-use crate::parameters::{Adam, Named, count, replace, tensors};
+use crate::parameters::count;
 use crate::train::{Best, End, EpochRecord, Position, State, Trained, device, new_model};
-use files::{Stored, TensorFile, Values};
+use checkpoint::{Checkpoint, load_model};
+use files::{TensorFile, TensorReader};
 
 /// Changes when older programs could no longer read a run.
 const FORMAT: u32 = 1;
@@ -41,7 +41,6 @@ const MODEL: &str = "model.safetensors";
 const METRICS: &str = "metrics.jsonl";
 const LOCK: &str = "lock";
 const CHECKPOINT: &str = "checkpoint";
-const MANIFEST: &str = "manifest.json";
 
 /// What `run.json` says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -66,17 +65,6 @@ struct RunResult {
     end: End,
     parameters: usize,
     model: TensorFile,
-}
-
-/// What `checkpoint/manifest.json` says.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Checkpoint {
-    position: Position,
-    adam_steps: u64,
-    /// Length of `metrics.jsonl`; what follows was written after this checkpoint.
-    metrics_bytes: u64,
-    state: TensorFile,
-    best: Option<TensorFile>,
 }
 
 /// A trained model and the graph it was trained on.
@@ -104,27 +92,48 @@ impl Run {
     /// When the folder is no run, has no weights yet, or is damaged.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let manifest = read_manifest(folder)?;
+        let found = Weights::open(folder, &manifest);
+        // The training may have moved on between two looks: look again, once.
+        let mut weights = match found {
+            Err(Error::NoWeights { .. } | Error::Read { .. }) => {
+                Weights::open(folder, &read_manifest(folder)?)
+            }
+            found => found,
+        }?;
         let config = read_config(folder, &manifest)?;
         let graph = facts::read(folder, &manifest.known, &manifest.dataset)?;
-        let checkpoint_folder = folder.join(CHECKPOINT);
-        let (best, updates, weights_folder, weights) = match &manifest.result {
-            Some(result) => (result.best, result.updates, folder, result.model.clone()),
-            None => {
-                let checkpoint = read_checkpoint(folder)?;
-                let found = checkpoint.and_then(|checkpoint| {
-                    let best = checkpoint.position.best?;
-                    Some((best, checkpoint.position.updates, checkpoint.best?))
-                });
-                let (best, updates, weights) =
-                    found.ok_or_else(|| Error::NoWeights { path: folder.into() })?;
-                (best, updates, checkpoint_folder.as_path(), weights)
-            }
-        };
         let model = new_model(&config, &graph, &device());
-        let model = load_model(model, weights_folder, &weights, "")?;
+        let model = load_model(model, &mut weights.reader, "")?;
         let parameters = count(&model);
-        let is_finished = manifest.result.is_some();
+        let Weights { best, updates, is_finished, .. } = weights;
         Ok(Self { config, graph, best, is_finished, updates, parameters, model })
+    }
+}
+
+/// The best weights of a run, opened: whatever is removed from now on, they can be read.
+struct Weights {
+    reader: TensorReader,
+    best: Best,
+    updates: u64,
+    is_finished: bool,
+}
+
+impl Weights {
+    fn open(folder: &Path, manifest: &RunManifest) -> Result<Self, Error> {
+        if let Some(RunResult { best, updates, model, .. }) = &manifest.result {
+            let reader = TensorReader::open(folder, model)?;
+            return Ok(Self { reader, best: *best, updates: *updates, is_finished: true });
+        }
+        let checkpoints = folder.join(CHECKPOINT);
+        let checkpoint = Checkpoint::read(&checkpoints)?;
+        let found = checkpoint.and_then(|checkpoint| {
+            let Position { best, updates, .. } = checkpoint.position;
+            Some((best?, updates, checkpoint.best?))
+        });
+        let (best, updates, file) =
+            found.ok_or_else(|| Error::NoWeights { path: folder.into() })?;
+        let reader = TensorReader::open(&checkpoints, &file)?;
+        Ok(Self { reader, best, updates, is_finished: false })
     }
 }
 
@@ -132,6 +141,15 @@ impl Scorer for Run {
     fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
         self.model.score(queries, rows);
     }
+}
+
+/// What happens to a run that is where a new one is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and the new one is refused.
+    Keep,
+    /// It is removed.
+    Replace,
 }
 
 /// A run folder in which a training works, and no other.
@@ -148,26 +166,20 @@ impl TrainingFolder {
     /// A new run folder.
     ///
     /// # Errors
-    /// When there is something at `path` already, unless `replace` and it is a run folder; when
-    /// another training works there; when it cannot be written.
+    /// When there is something at `path` already, unless it is a run folder and to be replaced;
+    /// when another training works there; when it cannot be written.
     pub fn create(
         path: &Path,
         graph: &Graph,
         config: &Config,
-        replace: bool,
+        existing: Existing,
     ) -> Result<Self, Error> {
         let is_run = path.join(RUN).exists();
-        let is_free = is_empty(path)? || (replace && is_run);
+        let is_free = is_free(path)? || (is_run && existing == Existing::Replace);
         if !is_free {
             return Err(Error::Exists { path: path.into(), is_run });
         }
         let lock = lock(path)?;
-        if replace {
-            // From what makes it a run to what it is made of, so that no half of it looks whole.
-            for file in [RUN, MODEL, METRICS, CONFIG] {
-                remove(&path.join(file))?;
-            }
-        }
         Self::begin(path, graph, config, lock)
     }
 
@@ -178,7 +190,7 @@ impl TrainingFolder {
     /// there, or when it is damaged.
     pub fn resume(path: &Path, graph: &Graph, given: &RawConfig) -> Result<(Self, Config), Error> {
         if !path.join(RUN).exists() {
-            if !is_empty(path)? {
+            if !is_free(path)? {
                 return Err(Error::NotARun { path: path.into() });
             }
             let config = given.check()?;
@@ -200,16 +212,17 @@ impl TrainingFolder {
         }
         let checkpoint = match manifest.result {
             Some(_) => None,
-            None => read_checkpoint(path)?,
+            None => Checkpoint::read(&path.join(CHECKPOINT))?,
         };
         Ok((Self { path: path.into(), manifest, checkpoint, _lock: lock }, config))
     }
 
     fn begin(path: &Path, graph: &Graph, config: &Config, lock: File) -> Result<Self, Error> {
-        let checkpoint = path.join(CHECKPOINT);
-        if checkpoint.exists() {
-            remove_folder(&checkpoint)?;
+        // First what makes it a run, so that no half of an old one looks whole.
+        for file in [RUN, MODEL, METRICS] {
+            checkpoint::remove_file(&path.join(file))?;
         }
+        checkpoint::remove(&path.join(CHECKPOINT))?;
         files::write_whole(&path.join(CONFIG), |path| fs::write(path, config.to_toml()))?;
         let manifest = RunManifest {
             format: FORMAT,
@@ -233,28 +246,25 @@ impl TrainingFolder {
         }
     }
 
+    /// What a training that is over came to.
+    pub(crate) fn trained(&self) -> Option<Trained> {
+        let RunResult { best, updates, epochs, end, .. } = self.manifest.result.as_ref()?;
+        Some(Trained { best: *best, updates: *updates, epochs: *epochs, end: *end })
+    }
+
     /// The state to train from: fresh, or as it was saved last.
     pub(crate) fn start(&mut self, config: &Config, graph: &Graph) -> Result<State, Error> {
-        if let Some(result) = &self.manifest.result {
-            // A finished training has only its end left.
-            let model = new_model(config, graph, &device().autodiff());
-            let position = Position {
-                updates: result.updates,
-                epoch: result.epochs,
-                best: Some(result.best),
-                end: Some(result.end),
-                ..Position::default()
-            };
-            return Ok(State { model, adam: Adam::default(), position });
-        }
-        let metrics_bytes = self.checkpoint.as_ref().map_or(0, |c| c.metrics_bytes);
-        self.cut_metrics(metrics_bytes)?;
-        let state = State::new(config, graph);
-        let Some(checkpoint) = &self.checkpoint else { return Ok(state) };
         let folder = self.path.join(CHECKPOINT);
-        let model = load_model(state.model, &folder, &checkpoint.state, "model.")?;
-        let adam = load_adam(&model, &folder, checkpoint)?;
-        Ok(State { model, adam, position: checkpoint.position.clone() })
+        let fresh = State::new(config, graph);
+        let Some(checkpoint) = &self.checkpoint else {
+            checkpoint::remove(&folder)?;
+            self.cut_metrics(0)?;
+            return Ok(fresh);
+        };
+        let state = checkpoint.load(&folder, fresh)?;
+        checkpoint.sweep(&folder)?;
+        self.cut_metrics(checkpoint.metrics_bytes)?;
+        Ok(state)
     }
 
     /// Saves a state, and a line of metrics at the end of an epoch. The checkpoint before stays
@@ -264,33 +274,11 @@ impl TrainingFolder {
         state: &State,
         record: Option<&EpochRecord>,
     ) -> Result<(), Error> {
+        let old_best = self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.best.clone());
+        let is_best = record.is_some_and(|record| record.best);
         let folder = self.path.join(CHECKPOINT);
-        fs::create_dir_all(&folder)
-            .map_err(|source| Error::Write { path: folder.clone(), source })?;
-        let updates = state.position.updates;
-        let old = self.checkpoint.take();
-        let mut best = old.and_then(|old| old.best);
-        let model = tensors(&state.model);
-        if record.is_some_and(|record| record.best) {
-            let name = format!("best-{}.safetensors", state.position.epoch);
-            let stored = model.iter().map(|tensor| (tensor.name.clone(), stored(tensor)));
-            best = Some(files::write_tensors(&folder.join(name), &stored.collect())?);
-        }
-        // Two saves after the same update differ in their position, so they have their own names.
-        let name = format!("state-{}-{updates}.safetensors", state.position.epoch);
-        let state_file = files::write_tensors(&folder.join(name), &state_tensors(state, &model))?;
-        let metrics_bytes = self.write_metrics(record)?;
-        let checkpoint = Checkpoint {
-            position: state.position.clone(),
-            adam_steps: state.adam.steps,
-            metrics_bytes,
-            state: state_file,
-            best,
-        };
-        files::write_json(&folder.join(MANIFEST), &checkpoint)?;
-        let kept = [Some(&checkpoint.state), checkpoint.best.as_ref()];
-        let kept: Vec<&str> = kept.into_iter().flatten().map(|file| file.file.as_str()).collect();
-        remove_others(&folder, &kept)?;
+        let write_metrics = || self.write_metrics(record);
+        let checkpoint = Checkpoint::write(&folder, state, old_best, is_best, write_metrics)?;
         self.checkpoint = Some(checkpoint);
         Ok(())
     }
@@ -300,27 +288,20 @@ impl TrainingFolder {
         let Position { best, end, updates, epoch, .. } = state.position.clone();
         let (best, end) = best.zip(end).expect("a training that is over has a best epoch");
         let folder = self.path.join(CHECKPOINT);
-        if self.manifest.result.is_none() {
-            let file = self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.best.clone());
-            let file = file.expect("the best epoch was saved");
-            let from = folder.join(&file.file);
-            files::write_whole(&self.path.join(MODEL), |path| {
-                remove_if_there(path)?;
-                fs::hard_link(&from, path).or_else(|_| fs::copy(&from, path).map(drop))
-            })?;
-            self.manifest.result = Some(RunResult {
-                best,
-                updates,
-                epochs: epoch,
-                end,
-                parameters: count(&state.model),
-                model: TensorFile { file: MODEL.into(), tensors: file.tensors },
-            });
-            files::write_json(&self.path.join(RUN), &self.manifest)?;
-        }
-        if folder.exists() {
-            remove_folder(&folder)?;
-        }
+        let file = self.checkpoint.as_ref().and_then(|checkpoint| checkpoint.best.clone());
+        let file = file.expect("the best epoch was saved");
+        let from = folder.join(&file.file);
+        files::write_whole(&self.path.join(MODEL), |path| fs::copy(&from, path))?;
+        self.manifest.result = Some(RunResult {
+            best,
+            updates,
+            epochs: epoch,
+            end,
+            parameters: count(&state.model),
+            model: TensorFile { file: MODEL.into(), tensors: file.tensors },
+        });
+        files::write_json(&self.path.join(RUN), &self.manifest)?;
+        checkpoint::remove(&folder)?;
         Ok(Trained { best, updates, epochs: epoch, end })
     }
 
@@ -343,70 +324,15 @@ impl TrainingFolder {
     /// Drops the lines of epochs that will be made again.
     fn cut_metrics(&self, len: u64) -> Result<(), Error> {
         let path = self.path.join(METRICS);
-        let cut = || File::options().create(true).append(true).open(&path)?.set_len(len);
-        cut().map_err(|source| Error::Write { path: path.clone(), source })
-    }
-}
-
-fn stored(tensor: &Named) -> Stored {
-    Stored { shape: tensor.shape.clone(), values: Values::Floats(Box::new(tensor.values.clone())) }
-}
-
-fn state_tensors(state: &State, model: &[Named]) -> BTreeMap<String, Stored> {
-    let mut all = BTreeMap::new();
-    for tensor in model {
-        all.insert(format!("model.{}", tensor.name), stored(tensor));
-    }
-    for (name, Moments { first, second }) in &state.adam.moments {
-        for (kind, values) in [("first", first), ("second", second)] {
-            let values = values.clone();
-            let shape = values.dims().to_vec();
-            let stored = Stored { shape, values: Values::Floats(Box::new(values)) };
-            all.insert(format!("adam.{kind}.{name}"), stored);
+        let fail = |source| Error::Write { path: path.clone(), source };
+        let file = File::options().create(true).append(true).open(&path).map_err(fail)?;
+        let found = file.metadata().map_err(fail)?.len();
+        if found < len {
+            let what = format!("expected at least {len} bytes, found {found}");
+            return Err(Error::Damaged { path, what });
         }
+        file.set_len(len).map_err(fail)
     }
-    all
-}
-
-/// Gives a model the weights of a file, where they are called by its own names behind `prefix`.
-fn load_model(
-    model: Model,
-    folder: &Path,
-    file: &TensorFile,
-    prefix: &str,
-) -> Result<Model, Error> {
-    let mut read = files::read_tensors(folder, file)?;
-    let damaged = |what| Error::Damaged { path: folder.join(&file.file), what };
-    let mut values = BTreeMap::new();
-    for tensor in tensors(&model) {
-        let name = format!("{prefix}{}", tensor.name);
-        let floats = read.floats.remove(&name);
-        let floats = floats.ok_or_else(|| damaged(format!("tensor `{name}` is missing")))?;
-        let shape = &read.shapes[&name];
-        if *shape != tensor.shape {
-            let expected = &tensor.shape;
-            return Err(damaged(format!(
-                "tensor `{name}` is {shape:?}, but the config asks for {expected:?}"
-            )));
-        }
-        values.insert(tensor.name, floats);
-    }
-    Ok(replace(model, values))
-}
-
-fn load_adam(model: &Model, folder: &Path, checkpoint: &Checkpoint) -> Result<Adam, Error> {
-    let mut read = files::read_tensors(folder, &checkpoint.state)?;
-    let mut adam = Adam { steps: checkpoint.adam_steps, moments: BTreeMap::new() };
-    for tensor in tensors(model) {
-        let mut take = |kind: &str| {
-            let floats = read.floats.remove(&format!("adam.{kind}.{}", tensor.name))?;
-            Some(burn::tensor::Tensor::from_floats(floats.as_slice(), &device()))
-        };
-        if let Some((first, second)) = take("first").zip(take("second")) {
-            adam.moments.insert(tensor.name.clone(), Moments { first, second });
-        }
-    }
-    Ok(adam)
 }
 
 fn read_manifest(folder: &Path) -> Result<RunManifest, Error> {
@@ -436,27 +362,21 @@ fn read_config(folder: &Path, manifest: &RunManifest) -> Result<Config, Error> {
     raw.check()
 }
 
-fn read_checkpoint(folder: &Path) -> Result<Option<Checkpoint>, Error> {
-    let path = folder.join(CHECKPOINT).join(MANIFEST);
-    if path.exists() { files::read_json(&path).map(Some) } else { Ok(None) }
-}
-
 /// Whether a training may begin here: nothing is there, or only what one leaves that was stopped
-/// before it began.
-fn is_empty(path: &Path) -> Result<bool, Error> {
+/// before it began. The lock tells that the rest is ours: it is made first.
+fn is_free(path: &Path) -> Result<bool, Error> {
     if !path.exists() {
         return Ok(true);
     }
     let fail = |source| Error::Read { path: path.into(), source };
-    let own = [LOCK, CONFIG, "names.json", "known.safetensors"];
+    let mut names = Vec::new();
     for entry in fs::read_dir(path).map_err(fail)? {
-        let name = entry.map_err(fail)?.file_name();
-        let name = name.to_string_lossy();
-        if !own.contains(&name.as_ref()) && !name.ends_with(files::UNFINISHED) {
-            return Ok(false);
-        }
+        names.push(entry.map_err(fail)?.file_name().to_string_lossy().into_owned());
     }
-    Ok(true)
+    let own = [LOCK, CONFIG, MODEL, METRICS, CHECKPOINT, facts::NAMES, facts::KNOWN];
+    let is_own = |name: &String| own.contains(&name.as_str()) || name.ends_with(files::UNFINISHED);
+    let is_locked = names.iter().any(|name| name == LOCK);
+    Ok(names.is_empty() || (is_locked && names.iter().all(is_own)))
 }
 
 fn lock(path: &Path) -> Result<File, Error> {
@@ -471,34 +391,4 @@ fn lock(path: &Path) -> Result<File, Error> {
         Err(TryLockError::WouldBlock) => Err(Error::Locked { path: path.into() }),
         Err(TryLockError::Error(source)) => Err(Error::Write { path: file_path, source }),
     }
-}
-
-fn remove(path: &Path) -> Result<(), Error> {
-    remove_if_there(path).map_err(|source| Error::Write { path: path.into(), source })
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn remove_folder(path: &Path) -> Result<(), Error> {
-    // The manifest first: without it the rest is a leftover.
-    remove(&path.join(MANIFEST))?;
-    fs::remove_dir_all(path).map_err(|source| Error::Write { path: path.into(), source })
-}
-
-/// Removes all tensor files of a folder but some.
-fn remove_others(folder: &Path, kept: &[&str]) -> Result<(), Error> {
-    let fail = |source| Error::Read { path: folder.into(), source };
-    for entry in fs::read_dir(folder).map_err(fail)? {
-        let name = entry.map_err(fail)?.file_name();
-        let name = name.to_string_lossy();
-        if name != MANIFEST && !kept.contains(&name.as_ref()) {
-            remove(&folder.join(name.as_ref()))?;
-        }
-    }
-    Ok(())
 }

@@ -169,9 +169,12 @@ pub fn train(
     folder: &mut TrainingFolder,
     progress: &mut dyn FnMut(Event) -> Signal,
 ) -> Result<Trained, Error> {
+    if let Some(trained) = folder.trained() {
+        return Ok(trained);
+    }
     let mut state = folder.start(config, graph)?;
     let items = ItemList::of(graph, config)?;
-    let batches = items.len().div_ceil(config.batch);
+    let batches = n_batches(items.len(), config.batch);
     let workspace = Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20)));
 
     while state.position.end.is_none() {
@@ -180,7 +183,7 @@ pub fn train(
         let first_batch = state.position.batch;
         let mut learning_rate = learning_rate_at(config, &state.position, batches);
         let order = shuffled((0..items.len() as u32).collect(), config.seed, epoch as u64);
-        for numbers in order.chunks(config.batch).skip(first_batch) {
+        for numbers in batches_of(&order, config.batch).skip(first_batch) {
             let batch = items.batch(graph, numbers);
             let noise = Noise::new(config.seed, state.position.updates);
             let Loss { total, cross_entropy } =
@@ -191,8 +194,12 @@ pub fn train(
             if !loss.is_finite() {
                 return Err(not_finite(&state, &grads, loss, config));
             }
+            let grad_factor = match config.clip {
+                Some(clip) => clip_factor(&state, &grads, clip, config)?,
+                None => 1.0,
+            };
             learning_rate = learning_rate_at(config, &state.position, batches);
-            state.model = state.adam.step(state.model, grads, learning_rate, config.clip);
+            state.model = state.adam.step(state.model, grads, learning_rate, grad_factor);
 
             let position = &mut state.position;
             position.updates += 1;
@@ -240,6 +247,38 @@ pub fn train(
     folder.finish(&state)
 }
 
+/// Batches of an epoch.
+///
+/// The last one may be shorter, but not of a single item, which normalisation could learn nothing
+/// from: that joins the batch before.
+fn n_batches(n_items: usize, size: usize) -> usize {
+    let batches = n_items.div_ceil(size);
+    if batches > 1 && n_items % size == 1 { batches - 1 } else { batches }
+}
+
+fn batches_of(order: &[u32], size: usize) -> impl Iterator<Item = &[u32]> {
+    let last = n_batches(order.len(), size) - 1;
+    (0..=last).map(move |batch| {
+        let end = if batch == last { order.len() } else { (batch + 1) * size };
+        &order[batch * size..end]
+    })
+}
+
+/// What gradients are multiplied by so that all together are no longer than `clip`.
+fn clip_factor(
+    state: &State,
+    grads: &GradientsParams,
+    clip: f64,
+    config: &Config,
+) -> Result<f64, Error> {
+    let squares = norms(&state.model, grads).into_iter().map(|(_, norm)| norm * norm);
+    let norm = squares.sum::<f64>().sqrt();
+    if !norm.is_finite() {
+        return Err(not_finite(state, grads, norm, config));
+    }
+    Ok(if norm > clip { clip / norm } else { 1.0 })
+}
+
 /// The device that models live on.
 pub(crate) fn device() -> Device {
     Device::flex()
@@ -252,17 +291,20 @@ pub(crate) fn new_model(config: &Config, graph: &Graph, device: &Device) -> Mode
 
 /// Bytes that a training will take at its peak, the graph left out.
 pub fn forecast(config: &Config, graph: &Graph) -> u64 {
-    step_bytes(config, graph.entities().len(), 2 * graph.relations().len())
+    // No batch is larger than all items.
+    let batch = config.batch.min(2 * graph.triples(Split::Train).len());
+    step_bytes(config, graph.entities().len(), 2 * graph.relations().len(), batch)
 }
 
 /// Bytes of one training step: parameters, gradients, two moments, and what the kernel needs.
-pub(crate) fn step_bytes(config: &Config, entities: usize, relations: usize) -> u64 {
+pub(crate) fn step_bytes(config: &Config, entities: usize, relations: usize, batch: usize) -> u64 {
     let parameters = Model::n_parameters(config, entities, relations);
     let components = config.n_components();
-    let shape = Shape { queries: config.batch, components, dim: config.dim, entities };
+    let shape = Shape { queries: batch, components, dim: config.dim, entities };
     let workspace = Workspace::forecast(shape, config.memory_budget << 20);
     // Every layer of a projection keeps about six tensors of its size for the backward pass.
-    let activations = 6 * (config.layers + 1) * config.batch * components * config.dim;
+    let activations = 6 * (config.layers + 1) * batch * components * config.dim
+        + Model::n_batch_values(config, entities, relations, batch);
     (4 * size_of::<f32>() * parameters + workspace + size_of::<f32>() * activations) as u64
 }
 

@@ -46,13 +46,12 @@ fn all_faults_are_reported_at_once() {
 
 #[test]
 fn settings_that_would_do_nothing_are_refused() {
-    let mut raw = raw("relation_dim = 3\nitems = \"triples\"\nanswer_weight = \"share\"");
+    let mut raw = raw("relation_dim = 3");
     raw.add_option("components", "3");
     assert_eq!(
         faults(&raw),
         "my.toml: `relation_dim`: only means something with encoder = \"tucker\"\n\
-         --components: only means something with output = \"mixture\"\n\
-         my.toml: `answer_weight`: only means something with items = \"queries\""
+         --components: only means something with output = \"mixture\""
     );
 }
 
@@ -84,7 +83,7 @@ fn a_file_that_is_no_toml_is_named() {
 fn a_written_config_reads_back_the_same() {
     let mixture =
         "output = \"mixture\"\nencoder = \"tucker\"\nrelation_dim = 7\nclip = 2.5\nseed = 9";
-    for text in ["", mixture, "items = \"triples\"\ndropout = 0"] {
+    for text in ["", mixture, "answers_per_item = 1\ndropout = 0"] {
         let config = raw(text).check().unwrap();
         assert_eq!(raw(&config.to_toml()).check().unwrap(), config);
     }

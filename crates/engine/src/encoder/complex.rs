@@ -15,8 +15,6 @@ pub(crate) struct ComplEx {
 
 impl Encode for ComplEx {
     const HALVES: bool = true;
-    const FORMULA: &'static str = "Re Σ s·r·conj(o), complex";
-
     fn n_parameters(config: &EncoderConfig) -> usize {
         (config.entities + config.relations) * config.dim
     }

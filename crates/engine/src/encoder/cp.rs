@@ -16,8 +16,6 @@ pub(crate) struct Cp {
 }
 
 impl Encode for Cp {
-    const FORMULA: &'static str = "Σ s·r·o, s and o from two tables";
-
     fn n_parameters(config: &EncoderConfig) -> usize {
         (2 * config.entities + config.relations) * config.dim
     }

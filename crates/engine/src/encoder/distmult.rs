@@ -14,8 +14,6 @@ pub(crate) struct DistMult {
 }
 
 impl Encode for DistMult {
-    const FORMULA: &'static str = "Σ s·r·o";
-
     fn n_parameters(config: &EncoderConfig) -> usize {
         (config.entities + config.relations) * config.dim
     }

@@ -91,10 +91,10 @@ macro_rules! encoders {
                 }
             }
 
-            /// The one-line formula of the score.
-            pub fn formula(self) -> &'static str {
+            /// Numbers that a batch makes beyond rows of the tables, and their gradients.
+            pub(crate) fn n_batch_values(self, sizes: &EncoderConfig, batch: usize) -> usize {
                 match self {
-                    $(Self::$name => $file::$name::FORMULA,)*
+                    $(Self::$name => $file::$name::n_batch_values(sizes, batch),)*
                 }
             }
         }
@@ -160,11 +160,12 @@ encoders! {
 pub(crate) trait Encode: Module {
     /// Whether `dim` is split in two halves.
     const HALVES: bool = false;
-    /// The score of a triple, in plain text: s, r, o stand for the rows of its parts.
-    const FORMULA: &'static str;
-
     /// Learned numbers, for a forecast of memory.
     fn n_parameters(config: &EncoderConfig) -> usize;
+    /// Numbers that a batch makes beyond rows of the tables, and their gradients.
+    fn n_batch_values(_: &EncoderConfig, _batch: usize) -> usize {
+        0
+    }
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self;
     fn forward(&self, queries: &Queries) -> Encoded;
     fn objects(&self) -> Tensor<2>;

@@ -16,8 +16,6 @@ pub(crate) struct Rescal {
 }
 
 impl Encode for Rescal {
-    const FORMULA: &'static str = "sᵀ·W_r·o";
-
     fn n_parameters(config: &EncoderConfig) -> usize {
         (config.entities + config.relations * config.dim) * config.dim
     }

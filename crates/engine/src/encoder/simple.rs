@@ -15,8 +15,6 @@ pub(crate) struct SimplE {
 
 impl Encode for SimplE {
     const HALVES: bool = true;
-    const FORMULA: &'static str = "½ (Σ head(s)·r·tail(o) + Σ head(o)·r'·tail(s))";
-
     fn n_parameters(config: &EncoderConfig) -> usize {
         (config.entities + config.relations) * config.dim
     }

@@ -19,11 +19,13 @@ pub(crate) struct Tucker {
 }
 
 impl Encode for Tucker {
-    const FORMULA: &'static str = "Σ_ijk W_ijk·s_i·r_j·o_k";
-
     fn n_parameters(config: &EncoderConfig) -> usize {
         config.entities * config.dim
             + (config.relations + config.dim * config.dim) * config.relation_dim
+    }
+
+    fn n_batch_values(config: &EncoderConfig, batch: usize) -> usize {
+        2 * config.relations.min(batch) * config.dim * config.dim
     }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {

@@ -7,7 +7,7 @@
 use fullrank_graph::{EntityId, Graph, Split};
 use serde::Serialize;
 
-use super::{Asked, Scorer, held_out, log_sum_without, map_rows};
+use super::{Asked, Scorer, filtered_nll, for_each_row, held_out, log_sum_without};
 use crate::error::Error;
 use crate::train::Signal;
 
@@ -57,8 +57,8 @@ struct QueryCalibration {
     top: f64,
     n_top_drawn: f64,
     nll: f64,
-    /// Fine bin and what is in it; of single precision, for every query has hundreds.
-    pairs: Vec<(u32, [f32; 3])>,
+    /// Every object, by fine bin.
+    pairs: Vec<Sums>,
 }
 
 /// Compares the probabilities of a split's queries, at a temperature, with its answers.
@@ -72,24 +72,23 @@ pub fn calibrate(
     temperature: f64,
     progress: &mut dyn FnMut(usize, usize) -> Signal,
 ) -> Result<Calibration, Error> {
-    let asked = held_out(graph, split);
-    let queries = map_rows(graph, &asked, scorer, progress, |asked, row| {
-        calibrate_query(graph, asked, row, temperature)
-    })?;
-    let n_answers: f64 = queries.iter().map(|query| query.n_answers).sum();
     let mut top = vec![Sums::default(); BINS];
     let mut pairs = vec![Sums::default(); FINE_BINS];
-    for query in &queries {
+    let (mut nll, mut n_answers) = (0.0, 0.0);
+    let calibrate = |asked: &Asked, row: &[f32]| calibrate_query(graph, asked, row, temperature);
+    let add = |query: QueryCalibration| {
+        nll += query.nll;
+        n_answers += query.n_answers;
         let bin = ((query.top * BINS as f64) as usize).min(BINS - 1);
         top[bin].add(query.n_answers, query.top * query.n_answers, query.n_top_drawn);
-        for (bin, sums) in &query.pairs {
-            let [count, mass, drawn] = sums.map(f64::from);
-            pairs[*bin as usize].add(count, mass, drawn);
+        for (sums, own) in pairs.iter_mut().zip(&query.pairs) {
+            sums.add(own.count, own.mass, own.drawn);
         }
-    }
+    };
+    for_each_row(graph, &held_out(graph, split), scorer, progress, calibrate, add)?;
     Ok(Calibration {
         temperature,
-        nll_filtered: queries.iter().map(|query| query.nll).sum::<f64>() / n_answers,
+        nll_filtered: nll / n_answers,
         top_answer: reliability(&top, n_answers),
         pairs: reliability(&equal_mass(&pairs), n_answers),
     })
@@ -97,8 +96,8 @@ pub fn calibrate(
 
 /// The temperature at which the answers of a split are most likely.
 ///
-/// The loss is tabulated for many temperatures in one pass, and its lowest point found by a
-/// parabola through the three best; a second pass does the same on a finer grid around it.
+/// The loss is tabulated for nine temperatures in one pass, and its lowest point found by a parabola
+/// through the three lowest; a last pass does the same on a finer grid around it.
 ///
 /// # Errors
 /// When a score is not a number, or when `progress` says stop.
@@ -108,44 +107,91 @@ pub fn fit_temperature(
     scorer: &impl Scorer,
     progress: &mut dyn FnMut(usize, usize) -> Signal,
 ) -> Result<f64, Error> {
-    const POINTS: usize = 9;
+    /// Passes on the coarse grid: temperatures from e^-7 to e^7 can be reached.
+    const COARSE_PASSES: usize = 5;
     let asked = held_out(graph, split);
-    let (mut center, mut step) = (0.0_f64, 0.35);
-    for _ in 0..2 {
-        let at = |point: usize| center + (point as f64 - (POINTS / 2) as f64) * step;
-        let losses = map_rows(graph, &asked, scorer, progress, |asked, row| {
-            let mut scaled = row.to_vec();
-            std::array::from_fn::<f64, POINTS, _>(|point| {
-                let factor = (1.0 / at(point).exp()) as f32;
-                scaled.iter_mut().zip(row).for_each(|(scaled, x)| *scaled = x * factor);
-                filtered_nll(graph, asked, &scaled)
-            })
-        })?;
-        let total = |point: usize| losses.iter().map(|loss| loss[point]).sum::<f64>();
-        let totals: Vec<f64> = (0..POINTS).map(total).collect();
-        let best = (0..POINTS).min_by(|a, b| totals[*a].total_cmp(&totals[*b])).unwrap_or(0);
-        let best = best.clamp(1, POINTS - 2);
-        let [left, middle, right] = [totals[best - 1], totals[best], totals[best + 1]];
+    let mut grid = Grid { center: 0.0, step: 0.35 };
+    for _ in 0..COARSE_PASSES {
+        let totals = nll_on_grid(graph, &asked, scorer, &grid, progress)?;
+        if grid.move_to_lowest(&totals) == Found::Inside {
+            break;
+        }
+    }
+    grid.step /= 6.0;
+    let totals = nll_on_grid(graph, &asked, scorer, &grid, progress)?;
+    grid.move_to_lowest(&totals);
+    Ok(grid.center.exp())
+}
+
+/// Logarithms of temperatures, evenly spaced.
+struct Grid {
+    center: f64,
+    step: f64,
+}
+
+/// Whether the lowest point of a grid has neighbours on both sides.
+#[derive(PartialEq, Eq)]
+enum Found {
+    Inside,
+    AtTheEnd,
+}
+
+impl Grid {
+    const POINTS: usize = 9;
+
+    fn at(&self, point: usize) -> f64 {
+        self.center + (point as f64 - (Self::POINTS / 2) as f64) * self.step
+    }
+
+    /// Centers the grid on the lowest point of a parabola through the three lowest totals.
+    fn move_to_lowest(&mut self, totals: &[f64; Self::POINTS]) -> Found {
+        let lowest = (0..Self::POINTS).min_by(|a, b| totals[*a].total_cmp(&totals[*b]));
+        let lowest = lowest.unwrap_or(0);
+        if lowest == 0 || lowest == Self::POINTS - 1 {
+            self.center = self.at(lowest);
+            return Found::AtTheEnd;
+        }
+        let [left, middle, right] = [totals[lowest - 1], totals[lowest], totals[lowest + 1]];
         let bend = left - 2.0 * middle + right;
         let offset = if bend > 0.0 { 0.5 * (left - right) / bend } else { 0.0 };
-        center = at(best) + offset.clamp(-1.0, 1.0) * step;
-        step /= 6.0;
+        self.center = self.at(lowest) + offset * self.step;
+        Found::Inside
     }
-    Ok(center.exp())
+}
+
+/// Σ −log P of all answers at each temperature of a grid.
+fn nll_on_grid(
+    graph: &Graph,
+    asked: &[Asked],
+    scorer: &impl Scorer,
+    grid: &Grid,
+    progress: &mut dyn FnMut(usize, usize) -> Signal,
+) -> Result<[f64; Grid::POINTS], Error> {
+    let nll_of = |asked: &Asked, row: &[f32]| {
+        let mut scaled = row.to_vec();
+        std::array::from_fn::<f64, { Grid::POINTS }, _>(|point| {
+            let factor = (-grid.at(point)).exp() as f32;
+            scaled.iter_mut().zip(row).for_each(|(scaled, x)| *scaled = x * factor);
+            query_nll(graph, asked, &scaled)
+        })
+    };
+    let mut totals = [0.0; Grid::POINTS];
+    for_each_row(graph, asked, scorer, progress, nll_of, |found| {
+        totals.iter_mut().zip(found).for_each(|(total, nll)| *total += nll);
+    })?;
+    Ok(totals)
+}
+
+fn training_answers<'a>(graph: &'a Graph, asked: &Asked) -> &'a [EntityId] {
+    graph.answers().in_split(asked.number as usize, Split::Train)
 }
 
 /// Σ −log P of a query's answers, training answers left out; `row` need not be normalised.
-fn filtered_nll(graph: &Graph, asked: &Asked, row: &[f32]) -> f64 {
-    let hidden = hidden(graph, asked);
-    let left = log_sum_without(row, &hidden);
-    asked.answers.iter().map(|answer| left - f64::from(row[answer.object.0 as usize])).sum()
-}
-
-/// Training answers of the query, except those that are held out as well.
-fn hidden(graph: &Graph, asked: &Asked) -> Vec<EntityId> {
-    let train = graph.answers().in_split(asked.number as usize, Split::Train);
-    let is_held_out = |object: &&EntityId| asked.answers.iter().any(|a| a.object == **object);
-    train.iter().filter(|object| !is_held_out(object)).copied().collect()
+fn query_nll(graph: &Graph, asked: &Asked, row: &[f32]) -> f64 {
+    let train = training_answers(graph, asked);
+    let left = log_sum_without(row, train);
+    let nll = |object: EntityId| filtered_nll(left, train, object, row[object.0 as usize]);
+    asked.answers.iter().map(|answer| nll(answer.object)).sum()
 }
 
 fn calibrate_query(
@@ -155,18 +201,21 @@ fn calibrate_query(
     temperature: f64,
 ) -> QueryCalibration {
     let mut row: Vec<f32> = row.iter().map(|x| x / temperature as f32).collect();
-    let nll = filtered_nll(graph, asked, &row);
-    let hidden = hidden(graph, asked);
-    let left = log_sum_without(&row, &hidden);
-    for object in &hidden {
+    let nll = query_nll(graph, asked, &row);
+    // Answers that training has too are no news, and have no place in what is left.
+    let train = training_answers(graph, asked);
+    let left = log_sum_without(&row, train);
+    for object in train {
         row[object.0 as usize] = f32::NEG_INFINITY;
     }
-    let n_answers = asked.answers.len() as f64;
-    let bin_of = |log_prob: f64| {
-        let place = (log_prob - LOWEST) / -LOWEST * FINE_BINS as f64;
-        (place.max(0.0) as usize).min(FINE_BINS - 1) as u32
-    };
-    let mut pairs = vec![[0.0; 3]; FINE_BINS];
+    let new: Vec<u32> = asked
+        .answers
+        .iter()
+        .filter(|answer| !train.contains(&answer.object))
+        .map(|answer| answer.object.0)
+        .collect();
+    let n_answers = new.len() as f64;
+    let mut pairs = vec![Sums::default(); FINE_BINS];
     let (mut top, mut top_object) = (f64::NEG_INFINITY, 0);
     for (object, log_prob) in row.iter().enumerate() {
         if *log_prob == f32::NEG_INFINITY {
@@ -176,19 +225,18 @@ fn calibrate_query(
         if log_prob > top {
             (top, top_object) = (log_prob, object as u32);
         }
-        let bin = &mut pairs[bin_of(log_prob) as usize];
-        bin[0] += n_answers;
-        bin[1] += n_answers * log_prob.exp();
+        pairs[fine_bin(log_prob)].add(n_answers, n_answers * log_prob.exp(), 0.0);
     }
-    for answer in &asked.answers {
-        let log_prob = f64::from(row[answer.object.0 as usize]) - left;
-        pairs[bin_of(log_prob) as usize][2] += 1.0;
+    for object in &new {
+        pairs[fine_bin(f64::from(row[*object as usize]) - left)].drawn += 1.0;
     }
-    let n_top_drawn =
-        asked.answers.iter().filter(|answer| answer.object.0 == top_object).count() as f64;
-    let pairs = (0..).zip(pairs).filter(|(_, [count, ..])| *count > 0.0);
-    let pairs = pairs.map(|(bin, sums)| (bin, sums.map(|sum| sum as f32))).collect();
+    let n_top_drawn = new.iter().filter(|object| **object == top_object).count() as f64;
     QueryCalibration { n_answers, top: top.exp().min(1.0), n_top_drawn, nll, pairs }
+}
+
+fn fine_bin(log_prob: f64) -> usize {
+    let place = (log_prob - LOWEST) / -LOWEST * FINE_BINS as f64;
+    (place.max(0.0) as usize).min(FINE_BINS - 1)
 }
 
 /// Predictions, the sum of their probabilities, and how many came true.

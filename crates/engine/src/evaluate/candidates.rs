@@ -5,12 +5,14 @@
 use fullrank_graph::load::Candidates;
 use fullrank_graph::{EntityId, Graph, Split};
 
-use super::{AnswerRank, Asked, HeldOut, Scorer, held_out, map_rows};
+use super::{AnswerRank, Asked, HeldOut, Scorer, for_each_row, held_out};
 use crate::error::Error;
 use crate::train::Signal;
 
 /// Ranks every held-out answer of a split against its own candidates:
 /// 0.5 · (negatives above + negatives above or beside) + 1.
+///
+/// The filtered NLL is that among the answer and its candidates.
 ///
 /// # Errors
 /// When a score is not a number, or when `progress` says stop.
@@ -22,7 +24,7 @@ pub fn rank_candidates(
     progress: &mut dyn FnMut(usize, usize) -> Signal,
 ) -> Result<Vec<AnswerRank>, Error> {
     let n_relations = graph.relations().len() as u32;
-    let ranks = map_rows(graph, &held_out(graph, split), scorer, progress, |asked, row| {
+    let rank_query = |asked: &Asked, row: &[f32]| {
         let relation = graph.answers().relation(asked.number as usize);
         let side =
             if relation.0 < n_relations { &candidates.objects } else { &candidates.subjects };
@@ -31,8 +33,11 @@ pub fn rank_candidates(
             rank_among(asked, answer.object, negatives, row)
         };
         asked.answers.iter().map(rank).collect::<Vec<_>>()
-    })?;
-    Ok(ranks.into_iter().flatten().collect())
+    };
+    let asked = held_out(graph, split);
+    let mut ranks = Vec::with_capacity(2 * graph.triples(split).len());
+    for_each_row(graph, &asked, scorer, progress, rank_query, |found| ranks.extend(found))?;
+    Ok(ranks)
 }
 
 fn rank_among(asked: &Asked, object: EntityId, negatives: &[EntityId], row: &[f32]) -> AnswerRank {

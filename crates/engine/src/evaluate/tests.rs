@@ -157,7 +157,7 @@ fn ranks_equal_a_naive_oracle_in_f64_on_random_graphs() {
 }
 
 #[test]
-fn a_trained_model_ranks_as_the_oracle_does() {
+fn a_model_ranks_as_the_oracle_does() {
     use crate::model::Model;
     for (seed, text) in [(1, ""), (2, "output = \"mixture\"\ncomponents = 3\nbias = true")] {
         let graph = random_graph(60, 3, 400, seed);
@@ -299,4 +299,8 @@ fn a_perfect_model_is_calibrated_and_a_cold_one_is_not() {
     let fitted =
         fit_temperature(&graph, Split::Valid, &Fixed(n, score(2.0)), &mut |_, _| Signal::Continue);
     assert!((fitted.unwrap() - 2.0).abs() < 0.1);
+    // Far from 1 as well.
+    let fitted =
+        fit_temperature(&graph, Split::Valid, &Fixed(n, score(40.0)), &mut |_, _| Signal::Continue);
+    assert!((fitted.unwrap() / 40.0 - 1.0).abs() < 0.05);
 }

@@ -1,8 +1,13 @@
 //! How does a step of Adam pass over a table once instead of a dozen times?
 
-use burn::backend::Flex;
+use burn::backend::{DispatchDevice, Flex};
 use burn::tensor::{DType, Tensor};
 use rayon::prelude::*;
+
+use super::values;
+
+/// Floats per task: large enough that handing it out costs nothing.
+const PIECE: usize = 64 * 1024;
 
 /// One step of Adam (Kingma and Ba 2015, algorithm 1), its bias corrections already worked out.
 #[derive(Debug, Clone, Copy)]
@@ -36,14 +41,30 @@ pub(crate) fn adam_step<const D: usize>(
     let shape = parameter.shape();
     let parameter = parameter.reshape([-1]);
     let grad = grad.reshape([-1]);
-    let on_cpu = parameter.dtype() == DType::F32
-        && matches!(parameter.device().as_dispatch(), burn::backend::DispatchDevice::Flex(_));
-    let (parameter, moments) = if on_cpu {
+    let (parameter, moments) = if is_on_cpu(&parameter) {
         fused(step, parameter, grad, moments)
     } else {
         reference(step, parameter, grad, moments)
     };
     (parameter.reshape(shape), moments)
+}
+
+/// The Euclidean norm of all values of a tensor, added up in a fixed order.
+pub(crate) fn norm<const D: usize>(tensor: Tensor<D>) -> f64 {
+    let tensor = tensor.reshape([-1]);
+    if !is_on_cpu(&tensor) {
+        return f64::from(tensor.square().sum().sqrt().into_scalar::<f32>());
+    }
+    let tensor = tensor.try_into_primitive::<Flex>().expect("just looked");
+    let pieces: Vec<f64> = values(&tensor)
+        .par_chunks(PIECE)
+        .map(|piece| f64::from(super::simd::dot(piece, piece)))
+        .collect();
+    pieces.into_iter().sum::<f64>().sqrt()
+}
+
+fn is_on_cpu(tensor: &Tensor<1>) -> bool {
+    tensor.dtype() == DType::F32 && matches!(tensor.device().as_dispatch(), DispatchDevice::Flex(_))
 }
 
 fn fused(
@@ -75,8 +96,6 @@ fn update(
     first: &mut [f32],
     second: &mut [f32],
 ) {
-    /// Floats per task: large enough that handing it out costs nothing.
-    const PIECE: usize = 64 * 1024;
     parameter
         .par_chunks_mut(PIECE)
         .zip(grad.par_chunks(PIECE))
@@ -105,6 +124,12 @@ fn reference(
 mod tests {
     use super::*;
     use burn::tensor::{Device, Tolerance};
+
+    #[test]
+    fn a_norm_is_that_of_all_values() {
+        let tensor = Tensor::<2>::full([300, 1000], 2.0, &Device::flex());
+        assert!((norm(tensor) - 2.0 * 300_000_f64.sqrt()).abs() < 1e-3);
+    }
 
     #[test]
     fn fused_steps_equal_plain_ones() {

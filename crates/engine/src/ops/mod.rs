@@ -14,7 +14,7 @@ mod log_probs;
 mod product;
 mod simd;
 
-pub(crate) use adam::{AdamStep, Moments, adam_step};
+pub(crate) use adam::{AdamStep, Moments, adam_step, norm};
 pub(crate) use cross_entropy::Shape;
 pub(crate) use cross_entropy::{BatchAnswers, Workspace};
 pub(crate) use cross_entropy::{Normalised, cross_entropy};

@@ -33,7 +33,7 @@ macro_rules! dispatched {
 }
 
 dispatched!(
-    /// The largest value of a row, −∞ for an empty one; NaN only if every value is.
+    /// The largest value of a row that is a number; −∞ if none is.
     maximum, maximum_body, (row: &[f32]) -> f32
 );
 dispatched!(

@@ -7,11 +7,11 @@ use fullrank_graph::{EntityId, Graph, Names, RelationId, Split, Triple};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::files::{self, Stored, TensorFile, Values};
+use super::files::{self, Stored, TensorFile, TensorReader, Values};
 use crate::error::Error;
 
-const NAMES: &str = "names.json";
-const KNOWN: &str = "known.safetensors";
+pub(super) const NAMES: &str = "names.json";
+pub(super) const KNOWN: &str = "known.safetensors";
 
 #[derive(Serialize, Deserialize)]
 struct NameLists {
@@ -58,7 +58,7 @@ pub(super) fn read(folder: &Path, known: &TensorFile, dataset: &str) -> Result<G
     let damaged =
         |file: &str, what: &str| Error::Damaged { path: folder.join(file), what: what.to_owned() };
     let lists: NameLists = files::read_json(&folder.join(NAMES))?;
-    let tensors = files::read_tensors(folder, known)?;
+    let mut tensors = TensorReader::open(folder, known)?;
     let names = |list: Vec<String>| {
         let mut names = Names::default();
         for name in &list {
@@ -72,8 +72,7 @@ pub(super) fn read(folder: &Path, known: &TensorFile, dataset: &str) -> Result<G
     let (entities, relations) = (names(lists.entities)?, names(lists.relations)?);
     let mut triples = Split::ALL.map(|_| Vec::new());
     for (split, triples) in Split::ALL.iter().zip(&mut triples) {
-        let ids = tensors.ids.get(&split.to_string());
-        let ids = ids.ok_or_else(|| damaged(KNOWN, "a split is missing"))?;
+        let ids = tensors.ids(&split.to_string())?;
         for triple in ids.chunks_exact(3) {
             let is_named = |id: u32, names: &Names| (id as usize) < names.len();
             if !is_named(triple[0], &entities)

@@ -1,14 +1,12 @@
 //! How does a file reach the disk whole or not at all, and how is it known to be the same later?
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Tensor;
-use safetensors::tensor::{Dtype, View};
-use safetensors::{SafeTensorError, SafeTensors};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -38,27 +36,6 @@ pub(super) enum Values {
     Ids(Vec<u32>),
 }
 
-impl View for &Stored {
-    fn dtype(&self) -> Dtype {
-        match self.values {
-            Values::Floats(_) => Dtype::F32,
-            Values::Ids(_) => Dtype::U32,
-        }
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        self.bytes().into()
-    }
-
-    fn data_len(&self) -> usize {
-        self.shape.iter().product::<usize>() * 4
-    }
-}
-
 impl Stored {
     fn bytes(&self) -> Vec<u8> {
         match &self.values {
@@ -70,30 +47,32 @@ impl Stored {
             Values::Ids(ids) => ids.iter().flat_map(|id| id.to_le_bytes()).collect(),
         }
     }
-}
 
-/// Tensors as they were read.
-pub(super) struct Read {
-    pub(super) floats: BTreeMap<String, Vec<f32>>,
-    pub(super) ids: BTreeMap<String, Vec<u32>>,
-    pub(super) shapes: BTreeMap<String, Vec<usize>>,
+    fn dtype(&self) -> Dtype {
+        match self.values {
+            Values::Floats(_) => Dtype::F32,
+            Values::Ids(_) => Dtype::U32,
+        }
+    }
 }
 
 /// Writes a file beside its target, syncs it, and moves it there.
 ///
 /// Whatever happens, a reader finds the old file or the new one; a full disk costs nothing but
 /// the unfinished one, which is removed.
-pub(super) fn write_whole(
+pub(super) fn write_whole<T>(
     path: &Path,
-    write: impl FnOnce(&Path) -> io::Result<()>,
-) -> Result<(), Error> {
+    write: impl FnOnce(&Path) -> io::Result<T>,
+) -> Result<T, Error> {
     let mut unfinished = path.to_owned().into_os_string();
     unfinished.push(format!(".{UNFINISHED}"));
     let unfinished = PathBuf::from(unfinished);
-    let written = write(&unfinished)
-        .and_then(|()| File::options().append(true).open(&unfinished)?.sync_all())
-        .and_then(|()| fs::rename(&unfinished, path))
-        .and_then(|()| sync_folder(path));
+    let written = write(&unfinished).and_then(|written| {
+        File::options().append(true).open(&unfinished)?.sync_all()?;
+        fs::rename(&unfinished, path)?;
+        sync_folder(path)?;
+        Ok(written)
+    });
     written.map_err(|source| {
         // The first error is the one to tell.
         let _ = fs::remove_file(&unfinished);
@@ -126,50 +105,116 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|source| Error::Read { path: path.into(), source })
 }
 
-/// Writes tensors, and tells what was written.
+/// Writes tensors in the safetensors format, and tells what was written.
+///
+/// By our own hand, for the crate's writer makes a temporary file of its own beside ours, which a
+/// kill would leave behind.
 pub(super) fn write_tensors(
     path: &Path,
     tensors: &BTreeMap<String, Stored>,
 ) -> Result<TensorFile, Error> {
-    write_whole(path, |path| {
-        safetensors::serialize_to_file(tensors, None, path).map_err(|error| match error {
-            SafeTensorError::IoError(error) => error,
-            other => io::Error::other(other),
+    let mut end = 0;
+    let header: BTreeMap<&String, TensorInfo> = tensors
+        .iter()
+        .map(|(name, tensor)| {
+            let start = end;
+            end += tensor.shape.iter().product::<usize>() * 4;
+            let (dtype, shape) = (tensor.dtype(), tensor.shape.clone());
+            (name, TensorInfo { dtype, shape, data_offsets: (start, end) })
         })
+        .collect();
+    let mut header = serde_json::to_vec(&header).expect("names are strings");
+    // The format wants data to start at a multiple of eight bytes.
+    header.resize(header.len().next_multiple_of(8), b' ');
+
+    let hashes = write_whole(path, |path| {
+        let mut file = BufWriter::new(File::create(path)?);
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(&header)?;
+        let mut hashes = BTreeMap::new();
+        for (name, tensor) in tensors {
+            let bytes = tensor.bytes();
+            file.write_all(&bytes)?;
+            hashes.insert(name.clone(), sha256(&bytes));
+        }
+        file.flush()?;
+        Ok(hashes)
     })?;
-    let hash = |(name, tensor): (&String, &Stored)| (name.clone(), sha256(&tensor.bytes()));
-    Ok(TensorFile {
-        file: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        tensors: tensors.iter().map(hash).collect(),
-    })
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(TensorFile { file, tensors: hashes })
 }
 
-/// Reads a file of tensors from a folder and checks every one of them.
-pub(super) fn read_tensors(folder: &Path, expected: &TensorFile) -> Result<Read, Error> {
-    let path = folder.join(&expected.file);
-    let damaged = |what: String| Error::Damaged { path: path.clone(), what };
-    let bytes = read(&path)?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| damaged(error.to_string()))?;
-    let mut read = Read { floats: BTreeMap::new(), ids: BTreeMap::new(), shapes: BTreeMap::new() };
-    for (name, hash) in &expected.tensors {
-        let tensor =
-            file.tensor(name).map_err(|_| damaged(format!("tensor `{name}` is missing")))?;
-        if sha256(tensor.data()) != *hash {
-            return Err(damaged(format!("tensor `{name}` is not what was written")));
-        }
-        let words = tensor.data().chunks_exact(4).map(|word| [word[0], word[1], word[2], word[3]]);
-        match tensor.dtype() {
-            Dtype::F32 => {
-                read.floats.insert(name.clone(), words.map(f32::from_le_bytes).collect());
-            }
-            Dtype::U32 => {
-                read.ids.insert(name.clone(), words.map(u32::from_le_bytes).collect());
-            }
-            other => return Err(damaged(format!("tensor `{name}` is of type {other:?}"))),
-        }
-        read.shapes.insert(name.clone(), tensor.shape().to_vec());
+/// A file of tensors, of which each is checked when it is read, one at a time.
+pub(super) struct TensorReader {
+    path: PathBuf,
+    file: File,
+    infos: Metadata,
+    data_start: u64,
+    hashes: BTreeMap<String, String>,
+}
+
+impl TensorReader {
+    pub(super) fn open(folder: &Path, expected: &TensorFile) -> Result<Self, Error> {
+        let path = folder.join(&expected.file);
+        let mut file =
+            File::open(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+        let mut read_header = || -> io::Result<(Metadata, u64)> {
+            let mut len = [0; 8];
+            file.read_exact(&mut len)?;
+            let len = u64::from_le_bytes(len);
+            let mut header = Vec::new();
+            Read::by_ref(&mut file).take(len).read_to_end(&mut header)?;
+            Ok((serde_json::from_slice(&header)?, 8 + len))
+        };
+        let (infos, data_start) = read_header()
+            .map_err(|error| Error::Damaged { path: path.clone(), what: error.to_string() })?;
+        Ok(Self { path, file, infos, data_start, hashes: expected.tensors.clone() })
     }
-    Ok(read)
+
+    /// Names of all tensors that should be there.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.hashes.keys().cloned().collect()
+    }
+
+    pub(super) fn floats(&mut self, name: &str) -> Result<(Vec<usize>, Vec<f32>), Error> {
+        let (shape, bytes) = self.bytes(name, Dtype::F32)?;
+        let (words, _) = bytes.as_chunks::<4>();
+        Ok((shape, words.iter().map(|word| f32::from_le_bytes(*word)).collect()))
+    }
+
+    pub(super) fn ids(&mut self, name: &str) -> Result<Vec<u32>, Error> {
+        let (_, bytes) = self.bytes(name, Dtype::U32)?;
+        let (words, _) = bytes.as_chunks::<4>();
+        Ok(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
+    }
+
+    /// Reads every tensor and forgets it: whether the file is what was written.
+    pub(super) fn check(mut self) -> Result<(), Error> {
+        for name in self.names() {
+            self.floats(&name)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn damaged(&self, what: String) -> Error {
+        Error::Damaged { path: self.path.clone(), what }
+    }
+
+    fn bytes(&mut self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, Vec<u8>), Error> {
+        let (Some(info), Some(hash)) = (self.infos.info(name), self.hashes.get(name)) else {
+            return Err(self.damaged(format!("tensor `{name}` is missing")));
+        };
+        let (start, end) = info.data_offsets;
+        let mut bytes = Vec::new();
+        let read = self.file.seek(SeekFrom::Start(self.data_start + start as u64)).and_then(|_| {
+            Read::by_ref(&mut self.file).take((end - start) as u64).read_to_end(&mut bytes)
+        });
+        read.map_err(|source| Error::Read { path: self.path.clone(), source })?;
+        if info.dtype != dtype || sha256(&bytes) != *hash {
+            return Err(self.damaged(format!("tensor `{name}` is not what was written")));
+        }
+        Ok((info.shape.clone(), bytes))
+    }
 }
 
 pub(super) fn sha256(bytes: &[u8]) -> String {

@@ -1,13 +1,15 @@
 //! What does one epoch go through?
 //!
-//! With `items = "queries"`, every distinct query of the training set once, with all its answers;
-//! with `items = "triples"`, every training triple once in each direction.
+//! Every distinct query of the training set once, with all its answers, in both directions.
+//! Or, with `answers_per_item`, in several items of at most so many answers each: a few queries of
+//! a large graph have thousands of answers, and a batch with one of them in it would be about
+//! little else. With one answer per item, an item is a triple (1-vs-All).
 
 use std::sync::Arc;
 
 use fullrank_graph::{Graph, Split};
 
-use crate::config::{AnswerWeight, Config, Items};
+use crate::config::{AnswerWeight, Config};
 use crate::encoder::Queries;
 use crate::error::Error;
 use crate::model::Batch;
@@ -16,58 +18,59 @@ use crate::ops::BatchAnswers;
 /// The training items of a graph.
 #[derive(Debug)]
 pub(super) struct ItemList {
-    /// The query of each item, as numbered in the graph's answers.
-    queries: Vec<u32>,
-    /// Which of the query's answers, if an item is a triple.
-    answer: Option<Vec<u32>>,
+    items: Vec<Item>,
     answer_weight: AnswerWeight,
+}
+
+/// A query and some of its training answers.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    /// As numbered in the graph's answers.
+    query: u32,
+    start: u32,
+    end: u32,
 }
 
 impl ItemList {
     pub(super) fn of(graph: &Graph, config: &Config) -> Result<Self, Error> {
         let answers = graph.answers();
-        let mut queries = Vec::new();
-        let mut answer = (config.items == Items::Triples).then(Vec::new);
-        for number in 0..answers.n_queries() {
-            let n_answers = answers.in_split(number, Split::Train).len() as u32;
-            match &mut answer {
-                Some(answer) => {
-                    queries.extend((0..n_answers).map(|_| number as u32));
-                    answer.extend(0..n_answers);
-                }
-                None if n_answers > 0 => queries.push(number as u32),
-                None => {}
-            }
+        let most = config.answers_per_item.unwrap_or(usize::MAX);
+        let mut items = Vec::new();
+        for query in 0..answers.n_queries() {
+            let n_answers = answers.in_split(query, Split::Train).len();
+            // Pieces of nearly equal length, so that none is left with a single answer.
+            let pieces = n_answers.div_ceil(most);
+            items.extend((0..pieces).map(|piece| Item {
+                query: query as u32,
+                start: (piece * n_answers / pieces) as u32,
+                end: ((piece + 1) * n_answers / pieces) as u32,
+            }));
         }
-        if queries.is_empty() {
+        if items.is_empty() {
             return Err(Error::NothingToLearn);
         }
-        Ok(Self { queries, answer, answer_weight: config.answer_weight })
+        Ok(Self { items, answer_weight: config.answer_weight })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.queries.len()
+        self.items.len()
     }
 
     /// The batch of some items, by their numbers.
-    pub(super) fn batch(&self, graph: &Graph, items: &[u32]) -> Batch {
+    pub(super) fn batch(&self, graph: &Graph, numbers: &[u32]) -> Batch {
         let (mut subjects, mut relations) = (Vec::new(), Vec::new());
         let mut answers = BatchAnswers::default();
-        for (place, item) in (0..).zip(items) {
-            let number = self.queries[*item as usize] as usize;
-            let query = graph.answers().query(number);
+        for (place, number) in (0..).zip(numbers) {
+            let Item { query, start, end } = self.items[*number as usize];
+            let all = graph.answers().in_split(query as usize, Split::Train);
+            let query = graph.answers().query(query as usize);
             subjects.push(query.subject.0);
             relations.push(query.relation.0);
-            let all = graph.answers().in_split(number, Split::Train);
-            let own = match &self.answer {
-                Some(answer) => std::slice::from_ref(&all[answer[*item as usize] as usize]),
-                None => all,
-            };
             let weight = match self.answer_weight {
                 AnswerWeight::One => 1.0,
-                AnswerWeight::Share => 1.0 / own.len() as f32,
+                AnswerWeight::Share => 1.0 / all.len() as f32,
             };
-            for object in own {
+            for object in &all[start as usize..end as usize] {
                 answers.queries.push(place);
                 answers.objects.push(object.0);
                 answers.weights.push(weight);

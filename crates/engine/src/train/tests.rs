@@ -70,14 +70,29 @@ fn every_query_is_visited_once_and_the_last_short_batch_is_kept() {
 }
 
 #[test]
-fn triples_as_items_come_once_in_each_direction() {
+fn with_one_answer_an_item_is_a_triple_in_one_direction() {
     let graph = rings();
-    let items = ItemList::of(&graph, &config("items = \"triples\"")).unwrap();
+    let items = ItemList::of(&graph, &config("answers_per_item = 1")).unwrap();
     assert_eq!(items.len(), 2 * graph.triples(Split::Train).len());
     let all: Vec<u32> = (0..items.len() as u32).collect();
     let batch = items.batch(&graph, &all);
     assert_eq!(batch.answers.len(), items.len());
     assert!(batch.answers.weights.iter().all(|weight| *weight == 1.0));
+}
+
+#[test]
+fn queries_with_many_answers_become_several_items() {
+    let graph = graph(["a r b; a r c; a r d; a r e; a r f; b r a", "", ""]);
+    let items = ItemList::of(&graph, &config("answers_per_item = 2")).unwrap();
+    let sizes: Vec<usize> =
+        (0..items.len() as u32).map(|item| items.batch(&graph, &[item]).answers.len()).collect();
+    // Five answers in three items, (b, r, ?) in one, and the six inverse queries, of which
+    // (a, r⁻¹, ?) and the others have one answer each.
+    assert_eq!(sizes, [1, 2, 2, 1, 1, 1, 1, 1, 1, 1]);
+    let all: Vec<u32> = (0..items.len() as u32).collect();
+    let mut objects = items.batch(&graph, &all[..3]).answers.objects.clone();
+    objects.sort_unstable();
+    assert_eq!(objects, [1, 2, 3, 4, 5]);
 }
 
 #[test]
@@ -202,7 +217,8 @@ fn without_validation_the_last_epoch_is_kept() {
     let graph = graph(["a r b; b r c", "", ""]);
     let folder = tempfile::tempdir().unwrap();
     let config = config("dim = 4\nepochs = 3\npatience = 1");
-    let mut training = TrainingFolder::create(folder.path(), &graph, &config, false).unwrap();
+    let mut training =
+        TrainingFolder::create(folder.path(), &graph, &config, crate::Existing::Keep).unwrap();
     let trained = train(&graph, &config, &mut training, &mut |_| Signal::Continue).unwrap();
     assert_eq!(trained.best, Best { epoch: 3, valid_mrr: None });
 }

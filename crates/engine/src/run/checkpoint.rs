@@ -1,0 +1,170 @@
+//! How is a training put down and taken up again?
+//!
+//! A checkpoint is a file with weights and moments, a file with the best weights so far, and a
+//! manifest that names both and is written last. Files that it does not name are leftovers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::tensor::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::files::{self, Stored, TensorFile, TensorReader, Values};
+use crate::error::Error;
+use crate::model::Model;
+use crate::ops::Moments;
+use crate::parameters::{Adam, Named, replace, tensors};
+use crate::train::{Position, State, device};
+
+const MANIFEST: &str = "manifest.json";
+
+/// What the manifest says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Checkpoint {
+    pub(super) position: Position,
+    adam_steps: u64,
+    /// Length of `metrics.jsonl`; what follows was written after this checkpoint.
+    pub(super) metrics_bytes: u64,
+    state: TensorFile,
+    pub(super) best: Option<TensorFile>,
+}
+
+impl Checkpoint {
+    /// The checkpoint in a folder, if there is one.
+    pub(super) fn read(folder: &Path) -> Result<Option<Self>, Error> {
+        let path = folder.join(MANIFEST);
+        if path.exists() { files::read_json(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// The state that was saved, and its best weights checked: better now than after hours.
+    pub(super) fn load(&self, folder: &Path, fresh: State) -> Result<State, Error> {
+        if let Some(best) = &self.best {
+            TensorReader::open(folder, best)?.check()?;
+        }
+        let mut reader = TensorReader::open(folder, &self.state)?;
+        let model = load_model(fresh.model, &mut reader, "model.")?;
+        let mut adam = Adam { steps: self.adam_steps, moments: BTreeMap::new() };
+        for name in reader.names() {
+            if let Some(parameter) = name.strip_prefix("adam.first.") {
+                let mut moment = |kind: &str| -> Result<Tensor<1>, Error> {
+                    let (_, floats) = reader.floats(&format!("adam.{kind}.{parameter}"))?;
+                    Ok(Tensor::from_floats(floats.as_slice(), &device()))
+                };
+                let moments = Moments { first: moment("first")?, second: moment("second")? };
+                adam.moments.insert(parameter.to_owned(), moments);
+            }
+        }
+        Ok(State { model, adam, position: self.position.clone() })
+    }
+
+    /// Writes a checkpoint. `write_metrics` is called when its tensors are on disk and gives the
+    /// length of the metrics.
+    pub(super) fn write(
+        folder: &Path,
+        state: &State,
+        old_best: Option<TensorFile>,
+        is_best: bool,
+        write_metrics: impl FnOnce() -> Result<u64, Error>,
+    ) -> Result<Self, Error> {
+        fs::create_dir_all(folder)
+            .map_err(|source| Error::Write { path: folder.into(), source })?;
+        let Position { epoch, updates, .. } = state.position;
+        let model = tensors(&state.model);
+        let best = if is_best {
+            let stored = model.iter().map(|tensor| (tensor.name.clone(), stored(tensor)));
+            let path = folder.join(format!("best-{epoch}.safetensors"));
+            Some(files::write_tensors(&path, &stored.collect())?)
+        } else {
+            old_best
+        };
+        // Named by epoch too: the end of an epoch is saved after the same update as its last batch.
+        let path = folder.join(format!("state-{epoch}-{updates}.safetensors"));
+        let state_file = files::write_tensors(&path, &state_tensors(state, &model))?;
+        let checkpoint = Self {
+            position: state.position.clone(),
+            adam_steps: state.adam.steps,
+            metrics_bytes: write_metrics()?,
+            state: state_file,
+            best,
+        };
+        files::write_json(&folder.join(MANIFEST), &checkpoint)?;
+        checkpoint.sweep(folder)?;
+        Ok(checkpoint)
+    }
+
+    /// Removes what this checkpoint does not name.
+    pub(super) fn sweep(&self, folder: &Path) -> Result<(), Error> {
+        let kept = [Some(&self.state), self.best.as_ref()];
+        let mut kept: Vec<&str> = kept.into_iter().flatten().map(|f| f.file.as_str()).collect();
+        kept.push(MANIFEST);
+        let fail = |source| Error::Read { path: folder.into(), source };
+        for entry in fs::read_dir(folder).map_err(fail)? {
+            let name = entry.map_err(fail)?.file_name();
+            if !kept.iter().any(|kept| name == *kept) {
+                remove_file(&folder.join(name))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes a folder of checkpoints, if there is one.
+pub(super) fn remove(folder: &Path) -> Result<(), Error> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    // The manifest first: without it the rest is a leftover.
+    remove_file(&folder.join(MANIFEST))?;
+    fs::remove_dir_all(folder).map_err(|source| Error::Write { path: folder.into(), source })
+}
+
+/// Removes a file, if it is there.
+pub(super) fn remove_file(path: &PathBuf) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::Write { path: path.into(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives a model the weights of a file, where they are called by its own names behind `prefix`.
+pub(super) fn load_model(
+    model: Model,
+    reader: &mut TensorReader,
+    prefix: &str,
+) -> Result<Model, Error> {
+    let mut values = BTreeMap::new();
+    for tensor in tensors(&model) {
+        let name = format!("{prefix}{}", tensor.name);
+        let (shape, floats) = reader.floats(&name)?;
+        if shape != tensor.shape {
+            let expected = &tensor.shape;
+            return Err(reader.damaged(format!(
+                "tensor `{name}` is {shape:?}, but the config asks for {expected:?}"
+            )));
+        }
+        values.insert(tensor.name, floats);
+    }
+    Ok(replace(model, values))
+}
+
+fn stored(tensor: &Named) -> Stored {
+    Stored { shape: tensor.shape.clone(), values: Values::Floats(Box::new(tensor.values.clone())) }
+}
+
+fn state_tensors(state: &State, model: &[Named]) -> BTreeMap<String, Stored> {
+    let mut all = BTreeMap::new();
+    for tensor in model {
+        all.insert(format!("model.{}", tensor.name), stored(tensor));
+    }
+    for (name, Moments { first, second }) in &state.adam.moments {
+        for (kind, values) in [("first", first), ("second", second)] {
+            let values = Box::new(values.clone());
+            let stored = Stored { shape: values.dims().to_vec(), values: Values::Floats(values) };
+            all.insert(format!("adam.{kind}.{name}"), stored);
+        }
+    }
+    all
+}
