@@ -210,9 +210,13 @@ impl TrainingFolder {
         if facts::dataset_hash(graph) != manifest.dataset {
             return Err(Error::OtherDataset { path: path.into() });
         }
-        let checkpoint = match manifest.result {
-            Some(_) => None,
-            None => Checkpoint::read(&path.join(CHECKPOINT))?,
+        let checkpoints = path.join(CHECKPOINT);
+        let checkpoint = if manifest.result.is_none() {
+            Checkpoint::read(&checkpoints)?
+        } else {
+            // The training was killed when only this was left to do.
+            checkpoint::remove(&checkpoints)?;
+            None
         };
         Ok((Self { path: path.into(), manifest, checkpoint, _lock: lock }, config))
     }

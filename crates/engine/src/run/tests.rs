@@ -89,7 +89,9 @@ fn an_unfinished_run_has_its_best_weights_so_far() {
 fn a_finished_run_that_is_resumed_stays_as_it_is() {
     let temp = trained(true);
     let before = fs::read(temp.path().join(MODEL)).unwrap();
+    fs::create_dir(temp.path().join(CHECKPOINT)).unwrap();
     let (mut folder, config) = resume(&temp, "").unwrap();
+    assert!(!temp.path().join(CHECKPOINT).exists(), "what was left to do is done");
     let trained = train(&small_graph(), &config, &mut folder, &mut |_| panic!("nothing to do"));
     assert_eq!(trained.unwrap().epochs, 2);
     assert_eq!(fs::read(temp.path().join(MODEL)).unwrap(), before);
