@@ -106,3 +106,17 @@ fn every_setting_has_a_meaning() {
         assert!(setting.meaning.trim().ends_with('.'), "{}", setting.name);
     }
 }
+
+#[test]
+fn every_published_config_can_train() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+    let mut checked = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let mut raw = RawConfig::default();
+        raw.add_file(&path, &std::fs::read_to_string(&path).unwrap()).unwrap();
+        raw.check().unwrap();
+        checked += 1;
+    }
+    assert!(checked > 0);
+}
