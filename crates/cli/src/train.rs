@@ -141,7 +141,9 @@ impl Session<'_> {
     fn train(&self, settings: &RawConfig, out: &Path) -> anyhow::Result<Summary> {
         let start = Instant::now();
         let (mut folder, config) = if self.arguments.resume {
-            TrainingFolder::resume(out, self.graph, settings)?
+            let (folder, config) = TrainingFolder::resume(out, self.graph, settings)?;
+            check_memory(forecast(&config, self.graph))?;
+            (folder, config)
         } else {
             let config = settings.check()?;
             // Before the folder is made.
@@ -149,7 +151,6 @@ impl Session<'_> {
             let existing = if self.arguments.force { Existing::Replace } else { Existing::Keep };
             (TrainingFolder::create(out, self.graph, &config, existing)?, config)
         };
-        check_memory(forecast(&config, self.graph))?;
         let (epochs, updates) = folder.progress();
         if self.arguments.resume {
             let (epochs, updates) = (counted(epochs, "epoch"), counted(updates as usize, "update"));

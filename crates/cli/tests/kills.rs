@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use program::{command, folder, printed};
+use program::{command, folder, json, printed};
 
 /// How a run is killed: at instants drawn uniformly from its length, and inside checkpoint writes.
 struct Plan {
@@ -86,7 +86,8 @@ fn kill_and_compare(folder: &Path, plan: &Plan, whole: &[u8], length: Duration, 
         in_writes += usize::from(unfinished(&checkpoint).is_some());
     }
     assert_eq!(in_writes, plan.in_writes);
-    printed(folder, &arguments(plan, &out));
+    let summary = json(folder, &format!("{} --json", arguments(plan, &out)));
+    assert_eq!(summary["epochs"], plan.epochs);
     assert!(weights(folder, &out) == whole, "after {killed} kills and {in_writes} in writes");
 }
 

@@ -9,7 +9,7 @@ mod candidates;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use fullrank_graph::statistics::relation_profiles;
+use fullrank_graph::statistics::{Seen, relation_profiles};
 use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -200,18 +200,10 @@ pub fn break_down(graph: &Graph, ranks: &[AnswerRank], by: Breakdown) -> Vec<(St
 /// Those answers whose triple has no entity or relation that training lacks: the triples that PyKEEN
 /// ranks. LibKGE, and we, rank the others too; unseen entities compete all the same.
 pub fn without_unseen<'a>(graph: &Graph, ranks: &'a [AnswerRank]) -> Vec<&'a AnswerRank> {
-    let mut entity_seen = vec![false; graph.entities().len()];
-    let mut relation_seen = vec![false; graph.relations().len()];
-    for triple in graph.triples(Split::Train) {
-        entity_seen[triple.subject.0 as usize] = true;
-        entity_seen[triple.object.0 as usize] = true;
-        relation_seen[triple.relation.0 as usize] = true;
-    }
+    let seen = Seen::of(graph);
     let is_seen = |rank: &&AnswerRank| {
-        let query = graph.answers().query(rank.query as usize);
-        entity_seen[query.subject.0 as usize]
-            && entity_seen[rank.object.0 as usize]
-            && relation_seen[query.relation.0 as usize % relation_seen.len()]
+        let Query { subject, relation } = graph.answers().query(rank.query as usize);
+        seen.covers(&Triple { subject, relation, object: rank.object })
     };
     ranks.iter().filter(is_seen).collect()
 }

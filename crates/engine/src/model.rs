@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-
 use fullrank_graph::Query;
 
 use crate::config::Config;

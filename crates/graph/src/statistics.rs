@@ -176,27 +176,43 @@ pub struct Unseen {
     pub test_triples: usize,
 }
 
+/// What training speaks of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seen {
+    entities: Vec<bool>,
+    relations: Vec<bool>,
+}
+
+impl Seen {
+    /// Finds the entities and relations of a graph's training triples.
+    pub fn of(graph: &Graph) -> Self {
+        let mut entities = vec![false; graph.entities().len()];
+        let mut relations = vec![false; graph.relations().len()];
+        for triple in graph.triples(Split::Train) {
+            entities[triple.subject.0 as usize] = true;
+            entities[triple.object.0 as usize] = true;
+            relations[triple.relation.0 as usize] = true;
+        }
+        Self { entities, relations }
+    }
+
+    /// Whether training has both entities and the relation of a triple, or of its inverse.
+    pub fn covers(&self, triple: &Triple) -> bool {
+        self.entities[triple.subject.0 as usize]
+            && self.entities[triple.object.0 as usize]
+            && self.relations[triple.relation.0 as usize % self.relations.len()]
+    }
+}
+
 /// Finds what training does not cover.
 pub fn unseen(graph: &Graph) -> Unseen {
-    let mut entity_seen = vec![false; graph.entities().len()];
-    let mut relation_seen = vec![false; graph.relations().len()];
-    for triple in graph.triples(Split::Train) {
-        entity_seen[triple.subject.0 as usize] = true;
-        entity_seen[triple.object.0 as usize] = true;
-        relation_seen[triple.relation.0 as usize] = true;
-    }
+    let seen = Seen::of(graph);
     let count = |seen: &[bool]| seen.iter().filter(|seen| !**seen).count();
-    let unseen_in = |split| {
-        let is_unseen = |triple: &&Triple| {
-            !entity_seen[triple.subject.0 as usize]
-                || !entity_seen[triple.object.0 as usize]
-                || !relation_seen[triple.relation.0 as usize]
-        };
-        graph.triples(split).iter().filter(is_unseen).count()
-    };
+    let unseen_in =
+        |split| graph.triples(split).iter().filter(|triple| !seen.covers(triple)).count();
     Unseen {
-        entities: count(&entity_seen),
-        relations: count(&relation_seen),
+        entities: count(&seen.entities),
+        relations: count(&seen.relations),
         valid_triples: unseen_in(Split::Valid),
         test_triples: unseen_in(Split::Test),
     }

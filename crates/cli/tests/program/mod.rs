@@ -1,7 +1,5 @@
 //! The program as tests run it.
 
-#![allow(dead_code, reason = "not every test file needs every helper")]
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
