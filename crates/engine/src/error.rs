@@ -37,14 +37,16 @@ pub enum Error {
         /// Bytes to be had.
         available: u64,
     },
-    /// A loss that is not finite; the update was not made.
+    /// A loss or a gradient that is not finite; the update was not made.
     #[error(
-        "loss became {loss} at epoch {epoch}, batch {batch}; the trouble is in `{parameter}` \
+        "{quantity} became {value} at epoch {epoch}, batch {batch}; the trouble is in `{parameter}` \
          (gradient norm {grad_norm:.1e})"
     )]
     NotFinite {
+        /// `loss`, or `the gradient's norm` where it is looked at, which is for clipping.
+        quantity: &'static str,
         /// What was found.
-        loss: f64,
+        value: f64,
         /// From 1.
         epoch: usize,
         /// From 1.

@@ -192,7 +192,7 @@ pub fn train(
             let cross_entropy = f64::from(cross_entropy.into_scalar::<f32>());
             let grads = GradientsParams::from_grads(total.backward(), &state.model);
             if !loss.is_finite() {
-                return Err(not_finite(&state, &grads, loss, config));
+                return Err(not_finite(("loss", loss), &state, &grads, config));
             }
             let grad_factor = match config.clip {
                 Some(clip) => clip_factor(&state, &grads, clip, config)?,
@@ -274,7 +274,7 @@ fn clip_factor(
     let squares = norms(&state.model, grads).into_iter().map(|(_, norm)| norm * norm);
     let norm = squares.sum::<f64>().sqrt();
     if !norm.is_finite() {
-        return Err(not_finite(state, grads, norm, config));
+        return Err(not_finite(("the gradient's norm", norm), state, grads, config));
     }
     Ok(if norm > clip { clip / norm } else { 1.0 })
 }
@@ -366,9 +366,14 @@ fn learning_rate_at(config: &Config, position: &Position, batches: usize) -> f64
     config.learning_rate * warmup * schedule
 }
 
-/// Where a loss that is not finite came from: a parameter that is broken, or the one with the
+/// Where a quantity that is not finite came from: a parameter that is broken, or the one with the
 /// largest gradient.
-fn not_finite(state: &State, grads: &GradientsParams, loss: f64, config: &Config) -> Error {
+fn not_finite(
+    (quantity, value): (&'static str, f64),
+    state: &State,
+    grads: &GradientsParams,
+    config: &Config,
+) -> Error {
     let is_broken = |values: Vec<f32>| values.iter().any(|x| !x.is_finite());
     let broken = tensors(&state.model)
         .into_iter()
@@ -381,7 +386,8 @@ fn not_finite(state: &State, grads: &GradientsParams, loss: f64, config: &Config
     });
     let (parameter, grad_norm) = worst.unwrap_or_default();
     Error::NotFinite {
-        loss,
+        quantity,
+        value,
         epoch: state.position.epoch + 1,
         batch: state.position.batch + 1,
         parameter: broken.map_or(parameter, |tensor| tensor.name),

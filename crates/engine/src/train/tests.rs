@@ -241,6 +241,28 @@ fn a_loss_that_is_not_finite_stops_before_the_update() {
     assert!(text.contains(" at epoch 1, batch 2; the trouble is in `encoder."), "{text}");
 }
 
+/// The gradients of a first batch, each times `factor`.
+fn gradients(state: &State, graph: &Graph, config: &Config, factor: f32) -> GradientsParams {
+    let batch = ItemList::of(graph, config).unwrap().batch(graph, &[0, 1, 2]);
+    let workspace = Arc::new(Mutex::new(Workspace::new(1 << 20)));
+    let loss = state.model.loss(&batch, config, &Noise::new(0, 0), &workspace);
+    GradientsParams::from_grads(loss.total.mul_scalar(factor).backward(), &state.model)
+}
+
+#[test]
+fn clipping_shortens_a_gradient_to_its_limit_and_refuses_one_without_length() {
+    let (graph, config) = (rings(), config(SMALL));
+    let state = State::new(&config, &graph);
+    let grads = gradients(&state, &graph, &config, 1.0);
+    let norm = norms(&state.model, &grads).iter().map(|(_, norm)| norm * norm).sum::<f64>().sqrt();
+    let factor = |clip| clip_factor(&state, &grads, clip, &config).unwrap();
+    assert_eq!([factor(norm / 4.0), factor(norm), factor(2.0 * norm)], [0.25, 1.0, 1.0]);
+
+    let grads = gradients(&state, &graph, &config, f32::INFINITY);
+    let error = clip_factor(&state, &grads, 1.0, &config).unwrap_err().to_string();
+    assert!(error.starts_with("the gradient's norm became "), "{error}");
+}
+
 #[test]
 fn schedules_change_the_learning_rate_as_they_say() {
     let at = |text: &str, updates: u64| {
