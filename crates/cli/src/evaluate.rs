@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
+use crate::open::open_run;
 use crate::output::{count, say, show, show_json, table};
 use crate::stop::{signal, stop_flag};
 use crate::train::{METRICS_HEADER, metrics_row};
@@ -124,11 +125,7 @@ struct Part {
 }
 
 pub(crate) fn run(arguments: &EvaluateArguments) -> anyhow::Result<()> {
-    let run = Run::open(&arguments.run)?;
-    if !run.is_finished {
-        let epoch = run.best.epoch;
-        say(&format!("note: the training is not over; these are the weights of epoch {epoch}"));
-    }
+    let run = open_run(&arguments.run)?;
     let stop = stop_flag()?;
     let report =
         evaluate(arguments, &run, &stop).map_err(|error| match error.downcast_ref::<Error>() {
@@ -203,20 +200,28 @@ fn calibration(run: &Run, split: Split, stop: &AtomicBool) -> anyhow::Result<Vec
     if run.graph.triples(Split::Valid).is_empty() {
         say("note: there are no valid triples to fit a temperature on");
     } else {
-        let temperature = fit_temperature(&run.graph, Split::Valid, run, &mut progress)?;
+        let temperature = match run.temperature {
+            Some(fitted) => fitted,
+            None => fit_temperature(&run.graph, Split::Valid, run, &mut progress)?,
+        };
         all.push(calibrate(&run.graph, split, run, temperature, &mut progress)?);
     }
     bar.finish_and_clear();
     Ok(all)
 }
 
-fn progress_bar(message: &'static str) -> ProgressBar {
+pub(crate) fn progress_bar(message: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} queries, {eta} left")
         .expect("the template is well formed");
     ProgressBar::new(0).with_style(style).with_message(message)
 }
 
-fn show_progress(bar: &ProgressBar, stop: &AtomicBool, done: usize, total: usize) -> Signal {
+pub(crate) fn show_progress(
+    bar: &ProgressBar,
+    stop: &AtomicBool,
+    done: usize,
+    total: usize,
+) -> Signal {
     bar.set_length(total as u64);
     bar.set_position(done as u64);
     signal(stop)

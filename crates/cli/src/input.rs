@@ -108,6 +108,38 @@ impl InputArguments {
         }
     }
 
+    /// The words of a command line that read the same graph.
+    pub(crate) fn to_words(&self) -> Vec<String> {
+        let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
+            value().map(|value| value.get_name().to_owned())
+        };
+        let header = match self.header {
+            HeaderArgument::Auto => None,
+            other => name(&|| other.to_possible_value()),
+        };
+        let options = [
+            ("--format", self.format.and_then(|format| name(&|| format.to_possible_value()))),
+            ("--columns", self.columns.as_ref().map(Columns::to_string)),
+            ("--header", header),
+            ("--split", self.split.map(|split| split.to_string())),
+            ("--ratios", self.ratios.map(|ratios| ratios.to_string())),
+        ];
+        let mut words = vec![self.data.display().to_string()];
+        for (option, value) in options {
+            words.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
+        }
+        words.extend(self.literals.then(|| "--literals".to_owned()));
+        words
+    }
+
+    /// What to call the graph: the name of its folder or file, without endings.
+    pub(crate) fn name(&self) -> String {
+        match self.data.file_name().map(|name| name.to_string_lossy()) {
+            Some(name) if name != "-" => name.split('.').next().unwrap_or_default().to_owned(),
+            _ => "graph".to_owned(),
+        }
+    }
+
     /// Says what a user should know about how the graph was read.
     pub(crate) fn say_notes(&self, loaded: &Loaded) {
         let mut notes = file_notes(loaded);

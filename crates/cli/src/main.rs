@@ -4,13 +4,19 @@
 //! 0 done, 1 failed, 2 wrong usage, 130 interrupted. The work itself is done by the libraries.
 
 mod bench;
+mod demo;
 mod evaluate;
+mod export;
 mod generate;
 mod input;
 mod inspect;
 mod memory;
+mod open;
 mod output;
+mod predict;
+mod report;
 mod settings;
+mod shell;
 mod stop;
 mod train;
 
@@ -20,9 +26,12 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 
+/// With the commit it was built from, where that is known.
+const VERSION: &str = env!("FULLRANK_VERSION");
+
 /// Link prediction on knowledge graphs without the rank bottleneck.
 #[derive(Parser, Debug)]
-#[command(version, propagate_version = true, arg_required_else_help = true)]
+#[command(version = VERSION, propagate_version = true, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -34,12 +43,17 @@ struct Arguments {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Demo(demo::DemoArguments),
     Inspect(inspect::InspectArguments),
     Generate(generate::GenerateArguments),
     Train(train::TrainArguments),
     Evaluate(evaluate::EvaluateArguments),
+    Predict(predict::PredictArguments),
+    Export(export::ExportArguments),
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    Completions(shell::CompletionsArguments),
+    Man(shell::ManArguments),
 }
 
 /// The command was told to stop and has cleaned up.
@@ -76,11 +90,16 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         pool.build_global().with_context(|| format!("{threads} threads cannot be started"))?;
     }
     match &arguments.command {
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Generate(arguments) => generate::run(arguments),
         Command::Train(arguments) => train::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
+        Command::Predict(arguments) => predict::run(arguments),
+        Command::Export(arguments) => export::run(arguments),
         Command::Bench(command) => bench::run(command),
+        Command::Completions(arguments) => shell::completions(arguments),
+        Command::Man(arguments) => shell::man(arguments),
     }
 }
 

@@ -5,8 +5,9 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use comfy_table::{Cell, CellAlignment, Row, Table, presets};
@@ -122,6 +123,54 @@ fn engine_hint(error: &fullrank_engine::Error) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// Writes a file beside its target and moves it there, so that no reader meets half of it.
+pub(crate) fn write_file(path: &Path, force: bool, content: &[u8]) -> anyhow::Result<()> {
+    let fail = || format!("{} cannot be written", path.display());
+    if path.exists() && !force {
+        bail!("{}: there is a file already\n\nReplace it by --force.", path.display());
+    }
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(fail)?;
+    file.write_all(content).and_then(|()| file.as_file().sync_all()).with_context(fail)?;
+    readable_by_all(file.as_file()).with_context(fail)?;
+    file.persist(path).map_err(|error| error.error).with_context(fail)?;
+    Ok(())
+}
+
+/// Temporary files are for their owner alone; what becomes of them should be as any other file.
+fn readable_by_all(file: &std::fs::File) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        file.set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    }
+    Ok(())
+}
+
+/// Rows as a file of separated fields: CSV with quotes where they are needed, or TSV.
+pub(crate) fn delimited(separator: char, rows: &[Vec<String>]) -> String {
+    let field = |text: &String| match separator {
+        ',' if text.contains([',', '"', '\n', '\r']) => {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        }
+        ',' => text.clone(),
+        _ => escaped_tsv(text),
+    };
+    let separator = separator.to_string();
+    let line =
+        |row: &Vec<String>| row.iter().map(field).collect::<Vec<_>>().join(&separator) + "\n";
+    rows.iter().map(line).collect()
+}
+
+/// A name in a tab-separated file, which has no quotes.
+pub(crate) fn escaped_tsv(name: &str) -> String {
+    let name = name.replace('\\', "\\\\").replace('\t', "\\t");
+    name.replace('\n', "\\n").replace('\r', "\\r")
+}
+
 /// A name with its control characters spelt out.
 pub(crate) fn printable(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
@@ -197,6 +246,13 @@ mod tests {
             [0, 12, 999, 1000, 1_234_567].map(count),
             ["0", "12", "999", "1,000", "1,234,567"]
         );
+    }
+
+    #[test]
+    fn fields_are_quoted_or_escaped() {
+        let rows = [vec!["a,b".to_owned(), "say \"x\"".to_owned(), "tab\there\\".to_owned()]];
+        assert_eq!(delimited(',', &rows), "\"a,b\",\"say \"\"x\"\"\",tab\there\\\n");
+        assert_eq!(delimited('\t', &rows), "a,b\tsay \"x\"\ttab\\there\\\\\n");
     }
 
     #[test]

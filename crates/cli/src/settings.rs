@@ -50,6 +50,11 @@ impl Args for SettingsArguments {
             let meaning = setting.meaning.trim().replace("\n ", " ").replace('\n', " ");
             let meaning = meaning.trim_end_matches('.');
             let (expected, default) = ((setting.expected)(), (setting.default)());
+            // `train` looks at the graph before it takes the engine's default.
+            let default = match setting.name {
+                "output" => "what the graph's bounds advise".to_owned(),
+                _ => default,
+            };
             command = command.arg(
                 Arg::new(setting.name)
                     .long(option(setting.name))

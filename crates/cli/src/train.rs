@@ -5,26 +5,31 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use clap::{Args, ValueHint};
-use fullrank_engine::config::Choice;
-use fullrank_engine::evaluate::{Metrics, metrics, rank_answers};
+use fullrank_engine::config::{Choice, OutputKind};
+use fullrank_engine::evaluate::{Metrics, calibrate, fit_temperature, metrics, rank_answers};
 use fullrank_engine::{
     Config, End, EpochRecord, Error, Event, Existing, RawConfig, Run, Signal, Trained,
-    TrainingFolder, forecast, train,
+    TrainingFolder, epochs, forecast, train,
 };
+use fullrank_graph::bounds::{Advice, CROWDED, advise, crowded_share};
 use fullrank_graph::{Graph, Split};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
+use crate::evaluate::{progress_bar, show_progress};
 use crate::input::InputArguments;
 use crate::memory::check_memory;
-use crate::output::{count, counted, say, show, show_json, table};
+use crate::output::{count, counted, say, show, show_json, table, write_file};
+use crate::report::RunReport;
 use crate::settings::SettingsArguments;
 use crate::stop::{signal, stop_flag};
 
 /// Train a model on a graph
 ///
-/// Writes a run folder, from which `evaluate` works without the data.
+/// Writes a run folder, from which `predict` and `evaluate` work without the data, with a page,
+/// report.html, to look at.
+/// Without --output, a softmax or a mixture is chosen by what the graph's bounds advise at --dim.
 /// Ctrl-C saves and stops; the same command with --resume goes on, bit for bit, also after a crash.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -73,12 +78,21 @@ struct Summary {
     seconds: f64,
     valid: Option<Metrics>,
     test: Option<Metrics>,
+    /// What log-probabilities are divided by in predictions.
+    temperature: Option<f64>,
+    report: PathBuf,
 }
 
 pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
-    let plans = plan(arguments)?;
+    let settings = arguments.settings.raw()?;
+    // The run to be resumed has its own settings; those given need not be all of them.
+    if !arguments.resume {
+        // Before minutes of loading, not after.
+        settings.check()?;
+    }
     let loaded = arguments.input.load()?;
     arguments.input.say_notes(&loaded);
+    let plans = plan(arguments, settings, &loaded.graph)?;
     let session = Session { arguments, graph: &loaded.graph, stop: &*stop_flag()? };
     let mut summaries = Vec::new();
     for (settings, out) in &plans {
@@ -98,16 +112,20 @@ pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
 }
 
 /// The settings and the folder of each training.
-fn plan(arguments: &TrainArguments) -> anyhow::Result<Vec<(RawConfig, PathBuf)>> {
-    let settings = arguments.settings.raw()?;
-    let config = match (&arguments.out, arguments.resume) {
-        // The run has its own settings; those given need not be all of them.
-        (Some(out), true) if arguments.seeds.is_none() => {
-            return Ok(vec![(settings, out.clone())]);
-        }
-        // Before minutes of loading, not after.
-        _ => settings.check()?,
-    };
+fn plan(
+    arguments: &TrainArguments,
+    mut settings: RawConfig,
+    graph: &Graph,
+) -> anyhow::Result<Vec<(RawConfig, PathBuf)>> {
+    if let (Some(out), true, None) = (&arguments.out, arguments.resume, arguments.seeds)
+        && out.join("run.json").exists()
+    {
+        return Ok(vec![(settings, out.clone())]);
+    }
+    if !settings.gives("output") {
+        advise_output(&mut settings, graph)?;
+    }
+    let config = settings.check()?;
     let out = arguments.out.clone().unwrap_or_else(|| default_folder(arguments, &config));
     let Some(seeds) = arguments.seeds else { return Ok(vec![(settings, out)]) };
     let seeds = config.seed..config.seed + u64::from(seeds);
@@ -120,13 +138,29 @@ fn plan(arguments: &TrainArguments) -> anyhow::Result<Vec<(RawConfig, PathBuf)>>
         .collect())
 }
 
+/// Takes the output layer that the graph's bounds advise, and says so.
+fn advise_output(settings: &mut RawConfig, graph: &Graph) -> anyhow::Result<()> {
+    let dim = settings.check()?.dim;
+    let (output, other) = match advise(graph, dim) {
+        Advice::Linear => (OutputKind::Softmax, OutputKind::Mixture),
+        Advice::Mixture => (OutputKind::Mixture, OutputKind::Softmax),
+    };
+    let share = 100.0 * crowded_share(graph, dim);
+    say(&format!(
+        "note: {} chosen: {share:.0} % of the facts belong to queries with more answers than d = {} is \
+         sure to tell apart, and a mixture is advised above {:.0} % (--output {})",
+        output.name(),
+        count(dim),
+        100.0 * CROWDED,
+        other.name(),
+    ));
+    settings.add_option("output", output.name());
+    Ok(())
+}
+
 /// Where a run goes unless told otherwise.
 fn default_folder(arguments: &TrainArguments, config: &Config) -> PathBuf {
-    let data = &arguments.input.data;
-    let name = match data.file_name().map(|name| name.to_string_lossy()) {
-        Some(name) if name != "-" => name.split('.').next().unwrap_or_default().to_owned(),
-        _ => "graph".to_owned(),
-    };
+    let name = arguments.input.name();
     let (encoder, output) = (config.encoder.name(), config.output.name());
     Path::new("runs").join(format!("{name}-{encoder}-{output}"))
 }
@@ -166,29 +200,58 @@ impl Session<'_> {
             }
             other => anyhow::Error::from(other),
         })?;
-        // Opened anew below, as any reader would.
-        drop(folder);
-        self.summarise(out, &config, &trained, start)
+        let summary = self.summarise(out, &mut folder, &trained, start);
+        summary.map_err(|error| match error.downcast_ref() {
+            Some(Error::Interrupted) => Interrupted.into(),
+            _ => error,
+        })
     }
 
+    /// Ranks, calibrates and reports what a training has come to.
     fn summarise(
         &self,
         out: &Path,
-        config: &Config,
+        folder: &mut TrainingFolder,
         trained: &Trained,
         start: Instant,
     ) -> anyhow::Result<Summary> {
-        let run = Run::open(out)?;
-        let rank = |split| -> anyhow::Result<Option<Metrics>> {
-            let ranks = rank_answers(&run.graph, split, &run, &mut |_, _| signal(self.stop));
-            match ranks {
-                Err(Error::Interrupted) => Err(Interrupted.into()),
-                ranks => Ok(metrics(&ranks?)),
+        let mut run = Run::open(out)?;
+        let bar = progress_bar("ranking and calibrating");
+        let mut progress = |done, total| show_progress(&bar, self.stop, done, total);
+        let valid = rank_answers(&run.graph, Split::Valid, &run, &mut progress)?;
+        let test = rank_answers(&run.graph, Split::Test, &run, &mut progress)?;
+        if run.temperature.is_none() && !valid.is_empty() {
+            let temperature = fit_temperature(&run.graph, Split::Valid, &run, &mut progress)?;
+            folder.set_temperature(temperature)?;
+            run.temperature = Some(temperature);
+        }
+        let split = if test.is_empty() { Split::Valid } else { Split::Test };
+        let mut calibration = Vec::new();
+        if !valid.is_empty() || !test.is_empty() {
+            for temperature in [1.0].into_iter().chain(run.temperature) {
+                let found = calibrate(&run.graph, split, &run, temperature, &mut progress)?;
+                calibration.push(found);
             }
+        }
+        bar.finish_and_clear();
+        let (valid_metrics, test_metrics) = (metrics(&valid), metrics(&test));
+        let report = RunReport {
+            run: &run,
+            data: self.arguments.input.name(),
+            command: self.command(&run.config, out),
+            epochs: epochs(out)?,
+            valid,
+            test,
+            calibration,
         };
+        let report_path = out.join("report.html");
+        write_file(&report_path, true, report.to_html()?.as_bytes())?;
+        let config = &run.config;
         Ok(Summary {
-            valid: rank(Split::Valid)?,
-            test: rank(Split::Test)?,
+            valid: valid_metrics,
+            test: test_metrics,
+            temperature: run.temperature,
+            report: report_path,
             run: out.to_owned(),
             seed: config.seed,
             epochs: trained.epochs,
@@ -198,6 +261,31 @@ impl Session<'_> {
             parameters: run.parameters,
             seconds: start.elapsed().as_secs_f64(),
         })
+    }
+
+    /// The command that would train the same again.
+    fn command(&self, config: &Config, out: &Path) -> String {
+        let mut words = vec!["fullrank".to_owned(), "train".to_owned()];
+        words.extend(self.arguments.input.to_words());
+        let mut settings = config.changes();
+        // Always, for what is advised may change.
+        if config.output == OutputKind::Softmax {
+            settings.push(("output", config.output.name().to_owned()));
+        }
+        for (name, value) in settings {
+            words.extend([format!("--{}", name.replace('_', "-")), value]);
+        }
+        words.extend(["--out".to_owned(), out.display().to_string()]);
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }
 
@@ -340,7 +428,12 @@ fn columns(metrics: &Metrics) -> [(f64, usize); 7] {
 fn next_steps(summaries: &[Summary]) -> String {
     let mut text = "\n".to_owned();
     for summary in summaries {
-        text.push_str(&format!("more: fullrank evaluate {}\n", summary.run.display()));
+        text.push_str(&format!("a page to look at: {}\n", summary.report.display()));
     }
+    let run = summaries[0].run.display();
+    text.push_str(&format!(
+        "next: fullrank predict {run} --subject NAME --relation NAME\n      fullrank evaluate {run} \
+         --by relation\n"
+    ));
     text
 }

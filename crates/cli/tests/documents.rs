@@ -49,7 +49,10 @@ fn every_link_between_documents_leads_somewhere() {
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
         "docs/data.md",
+        "docs/dimension.md",
+        "docs/numbers.md",
         "docs/training.md",
+        "docs/tutorial.md",
         "BENCHMARKS.md",
         "RESULTS.md",
     ] {

@@ -19,6 +19,7 @@ fn with_graph() -> tempfile::TempDir {
 }
 
 const QUICK: &str = "--dim 8 --batch 200 --epochs 3 --learning-rate 0.01";
+const SOFTMAX: &str = "--output softmax";
 
 /// Standard error of a command that fails with this exit code.
 fn failure(folder: &Path, arguments: &str, code: i32) -> String {
@@ -30,14 +31,15 @@ fn failure(folder: &Path, arguments: &str, code: i32) -> String {
 #[test]
 fn a_trained_run_can_be_evaluated_without_its_data() {
     let temp = with_graph();
-    let output = run(temp.path(), &format!("train graph {QUICK} --out run"));
+    let output = run(temp.path(), &format!("train graph {QUICK} {SOFTMAX} --out run"));
     assert!(output.status.success(), "{}", said(&output));
     let lines = said(&output);
     let epochs: Vec<&str> = lines.lines().filter(|line| line.starts_with("epoch ")).collect();
     assert_eq!(epochs.len(), 3, "{lines}");
     assert!(epochs[0].contains("1/3") && epochs[0].contains("valid MRR"), "{lines}");
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("more: fullrank evaluate run"), "{text}");
+    assert!(text.contains("a page to look at: run/report.html"), "{text}");
+    assert!(text.contains("next: fullrank predict run --subject NAME"), "{text}");
 
     fs::remove_dir_all(temp.path().join("graph")).unwrap();
     fs::rename(temp.path().join("run"), temp.path().join("elsewhere")).unwrap();
@@ -145,7 +147,7 @@ fn all_faults_of_the_settings_are_reported_at_once() {
 #[test]
 fn what_cannot_go_on_says_what_to_do() {
     let temp = with_graph();
-    let train = format!("train graph {QUICK} --out run");
+    let train = format!("train graph {QUICK} {SOFTMAX} --out run");
     printed(temp.path(), &train);
     let told = |arguments: &str| failure(temp.path(), arguments, 1);
     assert_eq!(
@@ -169,7 +171,7 @@ fn what_cannot_go_on_says_what_to_do() {
          Name the folder that has them; docs/data.md says what they hold.\n"
     );
     assert_eq!(
-        told(&format!("train graph {QUICK} --out graph")),
+        told(&format!("train graph {QUICK} {SOFTMAX} --out graph")),
         "error: graph: expected an empty folder or none\n\nChoose another folder by --out.\n"
     );
     printed(temp.path(), "generate other --entities 100 --relations 4 --types 8 --mean-degree 15");
@@ -191,7 +193,7 @@ fn what_cannot_go_on_says_what_to_do() {
 #[test]
 fn a_training_too_large_for_memory_is_refused_before_it_starts() {
     let temp = with_graph();
-    let told = failure(temp.path(), "train graph --encoder rescal --dim 100000 --out run", 1);
+    let told = failure(temp.path(), "train graph --encoder rescal --output softmax --dim 100000 --out run", 1);
     assert!(told.starts_with("error: training needs about "), "{told}");
     assert!(told.contains("A smaller --dim, --batch or --memory-budget needs less"), "{told}");
     assert!(!temp.path().join("run").exists());
@@ -200,7 +202,7 @@ fn a_training_too_large_for_memory_is_refused_before_it_starts() {
 #[test]
 fn damage_is_found_and_nothing_is_changed() {
     let temp = with_graph();
-    printed(temp.path(), &format!("train graph {QUICK} --out run"));
+    printed(temp.path(), &format!("train graph {QUICK} {SOFTMAX} --out run"));
     let path = temp.path().join("run/model.safetensors");
     let mut bytes = fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;

@@ -13,7 +13,7 @@ use crate::encoder::Queries;
 use crate::model::{Batch, Model};
 use crate::ops::{BatchAnswers, Workspace};
 use crate::parameters::Adam;
-use crate::random::{Noise, Purpose, generator};
+use crate::random::{Noise, Purpose, Weights, generator};
 use crate::train::{device, step_bytes};
 
 /// A model in training on one random batch.
@@ -45,8 +45,9 @@ impl StepBench {
             objects: draw(config.batch * answers, entities),
             weights: vec![1.0 / answers as f32; config.batch * answers],
         };
+        let weights = Weights::new(config.seed, device().autodiff());
         Self {
-            model: Some(Model::new(config, entities, relations, &device().autodiff())),
+            model: Some(Model::new(config, entities, relations, weights)),
             adam: Adam::default(),
             batch: Batch { queries, answers: Arc::new(batch_answers) },
             workspace: Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20))),

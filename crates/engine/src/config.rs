@@ -272,6 +272,11 @@ impl RawConfig {
         self.given.insert(name.into(), (value, Origin::Option));
     }
 
+    /// Whether a setting was given.
+    pub fn gives(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
     /// Adds all settings of another config, over any given before.
     pub fn add_all(&mut self, other: &Self) {
         self.given.extend(other.given.clone());
@@ -305,16 +310,23 @@ impl RawConfig {
 impl Config {
     /// As a config file: every setting that means something with the others, defaults included.
     pub fn to_toml(&self) -> String {
-        let mut text = String::new();
-        for (name, value) in self.values() {
-            let applies = ONLY_WITH.iter().all(|only| only.name != name || (only.applies)(self));
-            if let Some(value) = value
-                && applies
-            {
-                text.push_str(&format!("{name} = {value}\n"));
-            }
-        }
-        text
+        self.applying().map(|(name, value)| format!("{name} = {value}\n")).collect()
+    }
+
+    /// Settings that are not at their defaults, as they would be given on a command line.
+    pub fn changes(&self) -> Vec<(&'static str, String)> {
+        let defaults = Self::default().values();
+        let is_changed = |(name, value): &(&'static str, Value)| {
+            defaults.iter().all(|(other, default)| other != name || default.as_ref() != Some(value))
+        };
+        self.applying().filter(is_changed).map(|(name, value)| (name, plain(&value))).collect()
+    }
+
+    /// Settings that have a value and mean something with the others.
+    fn applying(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        let applies = |name| ONLY_WITH.iter().all(|only| only.name != name || (only.applies)(self));
+        let values = self.values().into_iter();
+        values.filter_map(move |(name, value)| Some((name, value.filter(|_| applies(name))?)))
     }
 
     /// Settings in which another config differs, as `name is this, not that`.

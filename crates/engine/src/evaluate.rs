@@ -12,7 +12,7 @@ pub(crate) mod tests;
 use fullrank_graph::statistics::{Seen, relation_profiles};
 use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use calibration::{Bin, Calibration, Reliability, calibrate, fit_temperature};
 pub use candidates::rank_candidates;
@@ -64,7 +64,7 @@ impl AnswerRank {
 }
 
 /// Averages over answer ranks of one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RankMetrics {
     /// Mean reciprocal rank.
     pub mrr: f64,
@@ -81,7 +81,7 @@ pub struct RankMetrics {
 }
 
 /// What is reported of a set of held-out answers.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// Held-out answers, both directions.
     pub n_ranks: usize,
@@ -315,7 +315,7 @@ fn filtered_nll(left: f64, train: &[EntityId], object: EntityId, log_prob: f32) 
 }
 
 /// log Σ P over all objects but those `without`.
-fn log_sum_without(row: &[f32], without: &[EntityId]) -> f64 {
+pub(crate) fn log_sum_without(row: &[f32], without: &[EntityId]) -> f64 {
     let mut row = row.to_vec();
     for object in without {
         row[object.0 as usize] = f32::NEG_INFINITY;

@@ -1,12 +1,14 @@
 //! What is learned: encoders, output layers, training and evaluation.
 //!
 //! Data flows one way: an [`encoder`](EncoderKind) and an output layer make a model, [`train()`]
-//! fits it to a graph in a [run folder](TrainingFolder), [`evaluate`] ranks held-out answers.
+//! fits it to a graph in a [run folder](TrainingFolder), [`evaluate`] ranks held-out answers, [`predict`] answers
+//! queries.
 //! Models run on burn; its tensors do not leave this crate.
 
 pub mod bench;
 pub mod config;
 pub mod evaluate;
+pub mod predict;
 
 mod encoder;
 mod error;
@@ -21,5 +23,7 @@ mod train;
 pub use config::{Config, RawConfig};
 pub use encoder::EncoderKind;
 pub use error::Error;
-pub use run::{Existing, Run, TrainingFolder};
+pub use run::{
+    Existing, Run, Table, TableRows, TrainingFolder, best_epoch, epochs, to_safetensors,
+};
 pub use train::{Best, End, EpochRecord, Event, Signal, Trained, forecast, train};

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use fullrank_graph::Query;
 
 use crate::config::Config;
@@ -41,13 +41,18 @@ pub(crate) struct Loss {
 }
 
 impl Model {
-    /// A model with fresh weights; `relations` includes inverses.
-    pub(crate) fn new(config: &Config, entities: usize, relations: usize, device: &Device) -> Self {
-        let mut weights = Weights::new(config.seed, device.clone());
+    /// A new model; `relations` includes inverses.
+    pub(crate) fn new(
+        config: &Config,
+        entities: usize,
+        relations: usize,
+        mut weights: Weights,
+    ) -> Self {
         let sizes = EncoderConfig::of(config, entities, relations);
         let encoder = Encoder::new(config.encoder, &sizes, &mut weights);
         let output = Output::new(config, &mut weights);
-        let bias = config.bias.then(|| Param::from_tensor(Tensor::zeros([entities], device)));
+        let bias = || Param::from_tensor(Tensor::zeros([entities], &weights.device));
+        let bias = config.bias.then(bias);
         Self { encoder, bias, output }
     }
 

@@ -78,8 +78,8 @@ pub(crate) fn count(model: &Model) -> usize {
 }
 
 /// Puts values in the place of a model's own; those of each tensor must be there and fit.
-pub(crate) fn replace(model: Model, values: BTreeMap<String, Vec<f32>>) -> Model {
-    struct Replacer(Path, BTreeMap<String, Vec<f32>>);
+pub(crate) fn replace(model: Model, values: BTreeMap<String, TensorData>) -> Model {
+    struct Replacer(Path, BTreeMap<String, TensorData>);
     impl ModuleMapper for Replacer {
         fn enter_module(&mut self, name: &str, container: &str) {
             self.0.enter(name, container);
@@ -92,7 +92,7 @@ pub(crate) fn replace(model: Model, values: BTreeMap<String, Vec<f32>>) -> Model
             let values = self.1.remove(&name).unwrap_or_else(|| panic!("no values for `{name}`"));
             param.map(|old| {
                 let device = old.device().without_autodiff();
-                let new = Tensor::from_data(TensorData::new(values, old.shape()), &device);
+                let new = Tensor::from_data(values, &device);
                 like(&old, new)
             })
         }

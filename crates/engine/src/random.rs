@@ -42,19 +42,26 @@ pub(crate) fn shuffled(mut items: Vec<u32>, seed: u64, epoch: u64) -> Vec<u32> {
 /// Draws initial weights, tensor after tensor.
 #[derive(Debug)]
 pub(crate) struct Weights {
-    seed: u64,
+    /// Nothing for zeros.
+    seed: Option<u64>,
     drawn: u64,
     pub(crate) device: Device,
 }
 
 impl Weights {
     pub(crate) fn new(seed: u64, device: Device) -> Self {
-        Self { seed, drawn: 0, device }
+        Self { seed: Some(seed), drawn: 0, device }
+    }
+
+    /// Zeros, which cost no time: for a model that is about to get its weights from a file.
+    pub(crate) fn zeros(device: Device) -> Self {
+        Self { seed: None, drawn: 0, device }
     }
 
     /// Uniform in ±`bound`.
     pub(crate) fn uniform<const D: usize>(&mut self, shape: [usize; D], bound: f64) -> Tensor<D> {
-        let mut rng = generator(self.seed, Purpose::Weights, (self.drawn, 0));
+        let Some(seed) = self.seed else { return Tensor::zeros(shape, &self.device) };
+        let mut rng = generator(seed, Purpose::Weights, (self.drawn, 0));
         self.drawn += 1;
         let bound = bound as f32;
         let values: Vec<f32> = (0..shape.iter().product::<usize>())

@@ -5,12 +5,15 @@
 //! - `names.json` and `known.safetensors`: the graph;
 //! - `run.json`: version, hashes of dataset and weights, and how the training ended;
 //! - `metrics.jsonl`: a line per epoch;
+//! - `report.html`: a page that shows it, made by the program;
 //! - `model.safetensors`: the best weights, once the training is over;
+//! - `checked.json`: which files were found whole, so that they need not be hashed again;
 //! - `checkpoint/` until then: the state to go on from, the best weights so far, and a manifest
 //!   that is written last. What the manifest does not name is a leftover and is removed.
 //!
 //! Only one training can be in a folder: it holds a lock on `lock`.
 
+mod checked;
 mod checkpoint;
 mod facts;
 mod files;
@@ -22,14 +25,17 @@ use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use fullrank_graph::{Graph, Query};
+use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, RawConfig};
 use crate::error::Error;
 use crate::evaluate::Scorer;
 use crate::model::Model;
-use crate::parameters::count;
+use crate::parameters::{Named, count, tensors};
+use crate::random::Weights;
 use crate::train::{Best, End, EpochRecord, Position, State, Trained, device, new_model};
+use checked::{CHECKED, Checked};
 use checkpoint::{Checkpoint, load_model};
 use files::{TensorFile, TensorReader};
 
@@ -39,6 +45,8 @@ const CONFIG: &str = "config.toml";
 const RUN: &str = "run.json";
 const MODEL: &str = "model.safetensors";
 const METRICS: &str = "metrics.jsonl";
+/// Made by the program, not by this library; it goes with the run that it shows.
+const REPORT: &str = "report.html";
 const LOCK: &str = "lock";
 const CHECKPOINT: &str = "checkpoint";
 
@@ -65,6 +73,9 @@ struct RunResult {
     end: End,
     parameters: usize,
     model: TensorFile,
+    /// What log-probabilities are divided by, once that was fitted on validation.
+    #[serde(default)]
+    temperature: Option<f64>,
 }
 
 /// A trained model and the graph it was trained on.
@@ -82,7 +93,33 @@ pub struct Run {
     pub updates: u64,
     /// Learned numbers.
     pub parameters: usize,
+    /// What to divide log-probabilities by, if it was fitted on validation.
+    pub temperature: Option<f64>,
     pub(crate) model: Model,
+}
+
+/// A table of learned numbers, for other programs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// As in `model.safetensors`.
+    pub name: String,
+    /// Rows first.
+    pub shape: Vec<usize>,
+    /// Row after row.
+    pub values: Vec<f32>,
+    /// What its rows belong to.
+    pub rows: TableRows,
+}
+
+/// What the rows of a table belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableRows {
+    /// A row per entity.
+    Entities,
+    /// A row per relation, then a row per inverse of a relation.
+    Relations,
+    /// Neither.
+    Other,
 }
 
 impl Run {
@@ -92,37 +129,106 @@ impl Run {
     /// When the folder is no run, has no weights yet, or is damaged.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let manifest = read_manifest(folder)?;
-        let found = Weights::open(folder, &manifest);
+        let mut checked = Checked::read(folder);
+        let found = SavedWeights::open(folder, &manifest, &checked);
         // The training may have moved on between two looks: look again, once.
         let mut weights = match found {
             Err(Error::NoWeights { .. } | Error::Read { .. }) => {
-                Weights::open(folder, &read_manifest(folder)?)
+                SavedWeights::open(folder, &read_manifest(folder)?, &checked)
             }
             found => found,
         }?;
         let config = read_config(folder, &manifest)?;
-        let graph = facts::read(folder, &manifest.known, &manifest.dataset)?;
-        let model = new_model(&config, &graph, &device());
+        let is_checked = checked.has(&[facts::NAMES, facts::KNOWN]);
+        let graph = facts::read(folder, &manifest.known, &manifest.dataset, is_checked)?;
+        let model = new_model(&config, &graph, Weights::zeros(device()));
         let model = load_model(model, &mut weights.reader, "")?;
         let parameters = count(&model);
-        let Weights { best, updates, is_finished, .. } = weights;
-        Ok(Self { config, graph, best, is_finished, updates, parameters, model })
+        let SavedWeights { best, updates, is_finished, temperature, .. } = weights;
+        let files = [MODEL, facts::NAMES, facts::KNOWN];
+        if is_finished && !checked.has(&files) {
+            checked.remember(&files);
+        }
+        Ok(Self { config, graph, best, is_finished, updates, parameters, temperature, model })
+    }
+
+    /// Everything the model has learned, and its running statistics.
+    pub fn tables(&self) -> Vec<Table> {
+        let rows = |name: &str| match name {
+            "encoder.entity" | "encoder.subject" | "encoder.object" | "bias" => TableRows::Entities,
+            "encoder.relation" => TableRows::Relations,
+            _ => TableRows::Other,
+        };
+        let table = |tensor: Named| Table {
+            rows: rows(&tensor.name),
+            name: tensor.name,
+            shape: tensor.shape,
+            values: tensor.values.into_data().try_into_vec().expect("models are f32"),
+        };
+        tensors(&self.model).into_iter().map(table).collect()
     }
 }
 
+/// The best epoch of a training so far, if it has come so far.
+///
+/// # Errors
+/// When the folder is no run, or is damaged.
+pub fn best_epoch(folder: &Path) -> Result<Option<Best>, Error> {
+    if let Some(result) = read_manifest(folder)?.result {
+        return Ok(Some(result.best));
+    }
+    let checkpoint = Checkpoint::read(&folder.join(CHECKPOINT))?;
+    Ok(checkpoint.and_then(|checkpoint| checkpoint.position.best))
+}
+
+/// Tables as one file in the safetensors format.
+pub fn to_safetensors(tables: &[Table]) -> Vec<u8> {
+    let bytes: Vec<Vec<u8>> = tables
+        .iter()
+        .map(|table| table.values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        .collect();
+    let views = tables.iter().zip(&bytes).map(|(table, bytes)| {
+        let view = TensorView::new(Dtype::F32, table.shape.clone(), bytes);
+        (&table.name, view.expect("a table has as many values as its shape says"))
+    });
+    safetensors::serialize(views, None).expect("names are strings")
+}
+
+/// The epochs of a training so far.
+///
+/// # Errors
+/// When the folder is no run, or is damaged.
+pub fn epochs(folder: &Path) -> Result<Vec<EpochRecord>, Error> {
+    read_manifest(folder)?;
+    let path = folder.join(METRICS);
+    let text = String::from_utf8_lossy(&files::read(&path)?).into_owned();
+    let record = |line: &str| {
+        serde_json::from_str(line)
+            .map_err(|source| Error::Damaged { path: path.clone(), what: source.to_string() })
+    };
+    text.lines().map(record).collect()
+}
+
 /// The best weights of a run, opened: whatever is removed from now on, they can be read.
-struct Weights {
+struct SavedWeights {
     reader: TensorReader,
     best: Best,
     updates: u64,
     is_finished: bool,
+    temperature: Option<f64>,
 }
 
-impl Weights {
-    fn open(folder: &Path, manifest: &RunManifest) -> Result<Self, Error> {
-        if let Some(RunResult { best, updates, model, .. }) = &manifest.result {
-            let reader = TensorReader::open(folder, model)?;
-            return Ok(Self { reader, best: *best, updates: *updates, is_finished: true });
+impl SavedWeights {
+    fn open(folder: &Path, manifest: &RunManifest, checked: &Checked) -> Result<Self, Error> {
+        if let Some(RunResult { best, updates, model, temperature, .. }) = &manifest.result {
+            let reader = TensorReader::map(folder, model, checked.has(&[MODEL]))?;
+            return Ok(Self {
+                reader,
+                best: *best,
+                updates: *updates,
+                is_finished: true,
+                temperature: *temperature,
+            });
         }
         let checkpoints = folder.join(CHECKPOINT);
         let checkpoint = Checkpoint::read(&checkpoints)?;
@@ -133,7 +239,7 @@ impl Weights {
         let (best, updates, file) =
             found.ok_or_else(|| Error::NoWeights { path: folder.into() })?;
         let reader = TensorReader::open(&checkpoints, &file)?;
-        Ok(Self { reader, best, updates, is_finished: false })
+        Ok(Self { reader, best, updates, is_finished: false, temperature: None })
     }
 }
 
@@ -223,7 +329,7 @@ impl TrainingFolder {
 
     fn begin(path: &Path, graph: &Graph, config: &Config, lock: File) -> Result<Self, Error> {
         // First what makes it a run, so that no half of an old one looks whole.
-        for file in [RUN, MODEL, METRICS] {
+        for file in [RUN, MODEL, METRICS, CHECKED, REPORT] {
             checkpoint::remove_file(&path.join(file))?;
         }
         checkpoint::remove(&path.join(CHECKPOINT))?;
@@ -303,10 +409,24 @@ impl TrainingFolder {
             end,
             parameters: count(&state.model),
             model: TensorFile { file: MODEL.into(), tensors: file.tensors },
+            temperature: None,
         });
         files::write_json(&self.path.join(RUN), &self.manifest)?;
         checkpoint::remove(&folder)?;
         Ok(Trained { best, updates, epochs: epoch, end })
+    }
+
+    /// Keeps the temperature that fits validation best, for whoever shows probabilities.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    ///
+    /// # Panics
+    /// If the training is not over.
+    pub fn set_temperature(&mut self, temperature: f64) -> Result<(), Error> {
+        let result = self.manifest.result.as_mut().expect("the training is over");
+        result.temperature = Some(temperature);
+        files::write_json(&self.path.join(RUN), &self.manifest)
     }
 
     /// Adds a line and tells the length of the file.
@@ -377,7 +497,8 @@ fn is_free(path: &Path) -> Result<bool, Error> {
     for entry in fs::read_dir(path).map_err(fail)? {
         names.push(entry.map_err(fail)?.file_name().to_string_lossy().into_owned());
     }
-    let own = [LOCK, CONFIG, MODEL, METRICS, CHECKPOINT, facts::NAMES, facts::KNOWN];
+    let own =
+        [LOCK, CONFIG, MODEL, METRICS, CHECKED, CHECKPOINT, facts::NAMES, facts::KNOWN, REPORT];
     let is_own = |name: &String| own.contains(&name.as_str()) || name.ends_with(files::UNFINISHED);
     let is_locked = names.iter().any(|name| name == LOCK);
     Ok(names.is_empty() || (is_locked && names.iter().all(is_own)))

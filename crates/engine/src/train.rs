@@ -24,7 +24,7 @@ use crate::evaluate::{Metrics, metrics, rank_answers};
 use crate::model::{Loss, Model};
 use crate::ops::{Shape, Workspace};
 use crate::parameters::{Adam, norms, tensors};
-use crate::random::{Noise, shuffled};
+use crate::random::{Noise, Weights, shuffled};
 use crate::run::TrainingFolder;
 use items::ItemList;
 
@@ -63,7 +63,7 @@ pub enum Event<'a> {
 }
 
 /// A line of `metrics.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EpochRecord {
     /// From 1.
     pub epoch: usize,
@@ -138,7 +138,7 @@ impl State {
     /// The start of a training.
     pub(crate) fn new(config: &Config, graph: &Graph) -> Self {
         Self {
-            model: new_model(config, graph, &device().autodiff()),
+            model: new_model(config, graph, Weights::new(config.seed, device().autodiff())),
             adam: Adam::default(),
             position: Position { plateau_factor: 1.0, ..Position::default() },
         }
@@ -284,9 +284,9 @@ pub(crate) fn device() -> Device {
     Device::flex()
 }
 
-/// A model with fresh weights for a graph.
-pub(crate) fn new_model(config: &Config, graph: &Graph, device: &Device) -> Model {
-    Model::new(config, graph.entities().len(), 2 * graph.relations().len(), device)
+/// A model for a graph.
+pub(crate) fn new_model(config: &Config, graph: &Graph, weights: Weights) -> Model {
+    Model::new(config, graph.entities().len(), 2 * graph.relations().len(), weights)
 }
 
 /// Bytes that a training will take at its peak, the graph left out.

@@ -17,7 +17,7 @@ use hashbrown::HashSet;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::{EntityId, RelationId, Split, Triple};
+use crate::{EntityId, Error, Graph, Names, RelationId, Split, Triple};
 
 /// What the graph should be like.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,6 +52,30 @@ impl Default for GenerateConfig {
             seed: 0,
         }
     }
+}
+
+/// The whole graph, in memory.
+///
+/// # Errors
+/// When there are more triples than a 32-bit index can address in both directions.
+///
+/// # Panics
+/// As [`Generator::new`].
+pub fn generate(config: GenerateConfig) -> Result<Graph, Error> {
+    let n_relations = config.relations;
+    let generator = Generator::new(config);
+    let mut names = (Names::default(), Names::default());
+    for entity in 0..generator.config.entities {
+        names.0.intern(&generator.entity_name(EntityId(entity)).to_string())?;
+    }
+    for relation in 0..n_relations {
+        names.1.intern(&generator.relation_name(RelationId(relation)).to_string())?;
+    }
+    let mut triples = Split::ALL.map(|_| Vec::new());
+    for (split, triple) in generator {
+        triples[split as usize].push(triple);
+    }
+    Graph::from_triples(names.0, names.1, triples)
 }
 
 /// The share of entities that have a second type.

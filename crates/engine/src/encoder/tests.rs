@@ -19,7 +19,12 @@ fn encoder(kind: EncoderKind) -> Encoder {
 fn values(kind: EncoderKind) -> BTreeMap<String, Vec<f64>> {
     let config =
         Config { encoder: kind, dim: 6, relation_dim: Some(3), seed: 1, ..Config::default() };
-    let model = Model::new(&config, SIZES.entities, SIZES.relations, &Device::flex());
+    let model = Model::new(
+        &config,
+        SIZES.entities,
+        SIZES.relations,
+        Weights::new(config.seed, Device::flex()),
+    );
     tensors(&model)
         .into_iter()
         .map(|tensor| {
@@ -101,7 +106,7 @@ fn parameters_are_counted_without_building_a_model() {
             raw.add_option("encoder", kind.name());
             raw.add_option("dim", "8");
             let config = raw.check().unwrap();
-            let model = Model::new(&config, 11, 6, &Device::flex());
+            let model = Model::new(&config, 11, 6, Weights::new(config.seed, Device::flex()));
             assert_eq!(count(&model), Model::n_parameters(&config, 11, 6), "{kind:?}");
         }
     }

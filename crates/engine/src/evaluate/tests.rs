@@ -159,12 +159,14 @@ fn ranks_equal_a_naive_oracle_in_f64_on_random_graphs() {
 #[test]
 fn a_model_ranks_as_the_oracle_does() {
     use crate::model::Model;
+    use crate::random::Weights;
     for (seed, text) in [(1, ""), (2, "output = \"mixture\"\ncomponents = 3\nbias = true")] {
         let graph = random_graph(60, 3, 400, seed);
         let mut raw = crate::RawConfig::default();
         raw.add_file(std::path::Path::new("test.toml"), text).unwrap();
         raw.add_option("dim", "8");
-        let model = Model::new(&raw.check().unwrap(), 60, 6, &crate::train::device());
+        let weights = Weights::new(0, crate::train::device());
+        let model = Model::new(&raw.check().unwrap(), 60, 6, weights);
         let found =
             rank_answers(&graph, Split::Test, &model, &mut |_, _| Signal::Continue).unwrap();
         for rank in found {

@@ -138,14 +138,14 @@ pub(super) fn load_model(
     let mut values = BTreeMap::new();
     for tensor in tensors(&model) {
         let name = format!("{prefix}{}", tensor.name);
-        let (shape, floats) = reader.floats(&name)?;
-        if shape != tensor.shape {
-            let expected = &tensor.shape;
+        let data = reader.data(&name)?;
+        if data.shape().as_slice() != tensor.shape {
+            let (found, expected) = (data.shape().to_vec(), &tensor.shape);
             return Err(reader.damaged(format!(
-                "tensor `{name}` is {shape:?}, but the config asks for {expected:?}"
+                "tensor `{name}` is {found:?}, but the config asks for {expected:?}"
             )));
         }
-        values.insert(tensor.name, floats);
+        values.insert(tensor.name, data);
     }
     Ok(replace(model, values))
 }

@@ -5,7 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use burn::tensor::Tensor;
+use burn::tensor::{AllocationProperty, DType, Tensor, TensorData};
+use bytes::Bytes;
+use memmap2::Mmap;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -147,28 +149,55 @@ pub(super) fn write_tensors(
 /// A file of tensors, of which each is checked when it is read, one at a time.
 pub(super) struct TensorReader {
     path: PathBuf,
-    file: File,
+    content: Content,
     infos: Metadata,
     data_start: u64,
     hashes: BTreeMap<String, String>,
+    is_checked: bool,
+}
+
+/// Where the bytes of a file are.
+enum Content {
+    /// On disk; a tensor is read into memory of its own.
+    File(File),
+    /// In the system's cache of the file; a tensor is a view of it.
+    Map(Bytes),
 }
 
 impl TensorReader {
     pub(super) fn open(folder: &Path, expected: &TensorFile) -> Result<Self, Error> {
         let path = folder.join(&expected.file);
-        let mut file =
-            File::open(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
-        let mut read_header = || -> io::Result<(Metadata, u64)> {
-            let mut len = [0; 8];
-            file.read_exact(&mut len)?;
-            let len = u64::from_le_bytes(len);
-            let mut header = Vec::new();
-            Read::by_ref(&mut file).take(len).read_to_end(&mut header)?;
-            Ok((serde_json::from_slice(&header)?, 8 + len))
-        };
-        let (infos, data_start) = read_header()
-            .map_err(|error| Error::Damaged { path: path.clone(), what: error.to_string() })?;
-        Ok(Self { path, file, infos, data_start, hashes: expected.tensors.clone() })
+        let mut file = open(&path)?;
+        let (infos, data_start) = read_header(&mut file, &path)?;
+        let hashes = expected.tensors.clone();
+        Ok(Self {
+            path,
+            content: Content::File(file),
+            infos,
+            data_start,
+            hashes,
+            is_checked: false,
+        })
+    }
+
+    /// Maps a file, whose hashes are not checked again if they were before.
+    ///
+    /// For a model that is only read: opening it takes no time, and its memory is shared.
+    #[expect(unsafe_code, reason = "a file can only be mapped so")]
+    pub(super) fn map(
+        folder: &Path,
+        expected: &TensorFile,
+        is_checked: bool,
+    ) -> Result<Self, Error> {
+        let path = folder.join(&expected.file);
+        let mut file = open(&path)?;
+        let (infos, data_start) = read_header(&mut file, &path)?;
+        // SAFETY: whoever changes the file in place breaks this; we never do, but write another
+        // one and rename it, after which the map still shows the old one.
+        let map = unsafe { Mmap::map(&file) };
+        let map = map.map_err(|source| Error::Read { path: path.clone(), source })?;
+        let content = Content::Map(Bytes::from_owner(map));
+        Ok(Self { path, content, infos, data_start, hashes: expected.tensors.clone(), is_checked })
     }
 
     /// Names of all tensors that should be there.
@@ -180,6 +209,17 @@ impl TensorReader {
         let (shape, bytes) = self.bytes(name, Dtype::F32)?;
         let (words, _) = bytes.as_chunks::<4>();
         Ok((shape, words.iter().map(|word| f32::from_le_bytes(*word)).collect()))
+    }
+
+    /// A tensor's shape and numbers, without a copy if the file is mapped.
+    pub(super) fn data(&mut self, name: &str) -> Result<TensorData, Error> {
+        if let Content::File(_) = self.content {
+            let (shape, floats) = self.floats(name)?;
+            return Ok(TensorData::new(floats, shape));
+        }
+        let (shape, bytes) = self.bytes(name, Dtype::F32)?;
+        let bytes = burn::tensor::Bytes::from_shared(bytes, AllocationProperty::File);
+        Ok(TensorData::from_bytes(bytes, shape, DType::F32))
     }
 
     pub(super) fn ids(&mut self, name: &str) -> Result<Vec<u32>, Error> {
@@ -200,21 +240,48 @@ impl TensorReader {
         Error::Damaged { path: self.path.clone(), what }
     }
 
-    fn bytes(&mut self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, Vec<u8>), Error> {
+    fn bytes(&mut self, name: &str, dtype: Dtype) -> Result<(Vec<usize>, Bytes), Error> {
         let (Some(info), Some(hash)) = (self.infos.info(name), self.hashes.get(name)) else {
             return Err(self.damaged(format!("tensor `{name}` is missing")));
         };
         let (start, end) = info.data_offsets;
-        let mut bytes = Vec::new();
-        let read = self.file.seek(SeekFrom::Start(self.data_start + start as u64)).and_then(|_| {
-            Read::by_ref(&mut self.file).take((end - start) as u64).read_to_end(&mut bytes)
-        });
-        read.map_err(|source| Error::Read { path: self.path.clone(), source })?;
-        if info.dtype != dtype || sha256(&bytes) != *hash {
+        let bytes = match &mut self.content {
+            Content::Map(map) => {
+                // What lies beyond the end of the file is missing, as it is when it is read.
+                let place = |offset: usize| (self.data_start as usize + offset).min(map.len());
+                map.slice(place(start)..place(end))
+            }
+            Content::File(file) => {
+                let mut bytes = Vec::new();
+                file.seek(SeekFrom::Start(self.data_start + start as u64))
+                    .and_then(|_| file.take((end - start) as u64).read_to_end(&mut bytes))
+                    .map_err(|source| Error::Read { path: self.path.clone(), source })?;
+                bytes.into()
+            }
+        };
+        let is_whole = bytes.len() == info.shape.iter().product::<usize>() * size_of::<f32>();
+        if info.dtype != dtype || !is_whole || !(self.is_checked || sha256(&bytes) == *hash) {
             return Err(self.damaged(format!("tensor `{name}` is not what was written")));
         }
         Ok((info.shape.clone(), bytes))
     }
+}
+
+fn open(path: &Path) -> Result<File, Error> {
+    File::open(path).map_err(|source| Error::Read { path: path.into(), source })
+}
+
+/// What tensors a file has, and at which byte their data start.
+fn read_header(file: &mut File, path: &Path) -> Result<(Metadata, u64), Error> {
+    let mut read = || -> io::Result<(Metadata, u64)> {
+        let mut len = [0; 8];
+        file.read_exact(&mut len)?;
+        let len = u64::from_le_bytes(len);
+        let mut header = Vec::new();
+        Read::by_ref(file).take(len).read_to_end(&mut header)?;
+        Ok((serde_json::from_slice(&header)?, 8 + len))
+    };
+    read().map_err(|error| Error::Damaged { path: path.into(), what: error.to_string() })
 }
 
 pub(super) fn sha256(bytes: &[u8]) -> String {

@@ -234,7 +234,8 @@ fn a_config_edited_by_hand_is_refused() {
 fn weights_of_another_shape_are_refused() {
     let temp = trained(true);
     let manifest = read_manifest(temp.path()).unwrap();
-    let model = new_model(&raw("dim = 6").check().unwrap(), &small_graph(), &device());
+    let model =
+        new_model(&raw("dim = 6").check().unwrap(), &small_graph(), Weights::zeros(device()));
     let mut reader = TensorReader::open(temp.path(), &manifest.result.unwrap().model).unwrap();
     assert_eq!(
         told(&load_model(model, &mut reader, "").unwrap_err(), &temp),

@@ -110,7 +110,7 @@ fn a_batch_loss_is_divided_by_its_number_of_queries() {
     let graph = rings();
     let config = config("dim = 8\ndropout = 0");
     let items = ItemList::of(&graph, &config).unwrap();
-    let model = new_model(&config, &graph, &device().autodiff());
+    let model = new_model(&config, &graph, Weights::new(config.seed, device().autodiff()));
     let workspace = Arc::new(Mutex::new(Workspace::new(0)));
     for n in [3, 7] {
         let batch = items.batch(&graph, &(0..n).collect::<Vec<u32>>());
@@ -125,7 +125,7 @@ fn a_batch_loss_is_divided_by_its_number_of_queries() {
 fn penalties_equal_their_formulas() {
     let graph = graph(["a r b; a r c", "", ""]);
     let config = config("dim = 4\ndropout = 0\nn3 = 0.5\nl2 = 0.25");
-    let model = new_model(&config, &graph, &device().autodiff());
+    let model = new_model(&config, &graph, Weights::new(config.seed, device().autodiff()));
     let batch = ItemList::of(&graph, &config).unwrap().batch(&graph, &[0]);
     let workspace = Arc::new(Mutex::new(Workspace::new(0)));
     let Loss { total, cross_entropy } = model.loss(&batch, &config, &Noise::new(0, 0), &workspace);
@@ -284,7 +284,7 @@ fn the_plateau_schedule_halves_after_three_epochs_without_improvement() {
     let mut position = Position { plateau_factor: 1.0, ..Position::default() };
     let graph = graph(["a r b", "a r a", ""]);
     let valid = |mrr: f64| {
-        let scorer = new_model(&config, &graph, &device());
+        let scorer = new_model(&config, &graph, Weights::new(config.seed, device()));
         let ranks = rank_answers(&graph, Split::Valid, &scorer, &mut |_, _| Signal::Continue);
         let mut metrics = metrics(&ranks.unwrap()).unwrap();
         metrics.realistic.mrr = mrr;

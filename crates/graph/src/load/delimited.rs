@@ -2,14 +2,16 @@
 //!
 //! TSV has no quotes; CSV has them as RFC 4180 says, and a broken one is an error.
 
+use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 use std::str::FromStr;
 
 use super::intern::Interner;
 use super::records::{PlainRecords, QuoteFault, QuotedRecords};
-use super::source::{Format, Source};
+use super::source::{self, Format, Source};
 use super::{LoadOptions, Part, Parts};
-use crate::{Error, FieldCount, Listing};
+use crate::{Error, FieldCount, Listing, Place};
 
 /// Whether the first line of a file names its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,6 +70,16 @@ impl Columns {
     }
 }
 
+impl fmt::Display for Columns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |column: &Column| match column {
+            Column::Number(number) => number.to_string(),
+            Column::Name(name) => name.clone(),
+        };
+        f.write_str(&self.0.each_ref().map(name).join(","))
+    }
+}
+
 impl FromStr for Columns {
     type Err = ColumnsError;
 
@@ -85,6 +97,62 @@ impl FromStr for Columns {
         }
         Ok(Columns([subject, relation, object]))
     }
+}
+
+/// A line of separated fields.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// Where it stands.
+    pub place: Place,
+    /// Its fields, without their quotes.
+    pub fields: Vec<String>,
+}
+
+/// Reads lines that are no triples, such as queries or lists of names: CSV if the name of the file
+/// says so, else fields between tabs. Empty lines are left out.
+///
+/// # Errors
+/// When the file cannot be read, is no text, or has a broken quote.
+pub fn load_rows(path: &Path) -> Result<Vec<Row>, Error> {
+    let source = source::read(path, None).or_else(|error| match error {
+        Error::UnknownFormat { .. } => source::read(path, Some(Format::Tsv)),
+        other => Err(other),
+    })?;
+    let body = source.body();
+    let (text, fault) = text(&source, body.clone());
+    let mut rows = Vec::new();
+    let mut place = source.place(body.start);
+    let mut push = |start: usize, end: usize, fields: Vec<String>| {
+        if fields.iter().any(|field| !field.is_empty()) {
+            rows.push(Row { place: place.clone(), fields });
+        }
+        place.line +=
+            memchr::memchr_iter(b'\n', &text.as_bytes()[start..end.min(text.len())]).count();
+    };
+    if source.format == Format::Csv {
+        let mut records = QuotedRecords::new(text, b',');
+        loop {
+            let start = records.at;
+            match (records.next(), &fault) {
+                (Ok(false), _) | (Err(QuoteFault::Unclosed(_)), Some(_)) => break,
+                (Err(quote), _) => return Err(quote.locate(&source, body.start)),
+                (Ok(true), _) => {}
+            }
+            let field = |range: &Range<usize>| records.unquoted[range.clone()].to_owned();
+            push(start, records.at, records.fields.iter().map(field).collect());
+        }
+    } else {
+        let mut records = PlainRecords::new(text, b'\t');
+        loop {
+            let start = records.at;
+            if !records.next() {
+                break;
+            }
+            let field = |range: &Range<usize>| text[range.clone()].to_owned();
+            push(start, records.at, records.fields.iter().map(field).collect());
+        }
+    }
+    fault.map_or(Ok(rows), Err)
 }
 
 const SLOTS: [&str; 3] = ["subject", "relation", "object"];

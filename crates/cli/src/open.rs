@@ -1,0 +1,109 @@
+//! Which run does a command work on, and which of its names does the user mean?
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use fullrank_engine::{Error, Run, best_epoch};
+use fullrank_graph::{EntityId, Graph, Names, RelationId};
+
+use crate::output::{printable, say};
+
+/// Opens a run folder, or the run with the best validation of a folder with several seeds.
+pub(crate) fn open_run(path: &Path) -> anyhow::Result<Run> {
+    let folder = best_seed(path)?;
+    if folder != path {
+        say(&format!("note: {} is the best of its seeds on validation", folder.display()));
+    }
+    let run = Run::open(&folder)?;
+    if !run.is_finished {
+        let epoch = run.best.epoch;
+        say(&format!("note: the training is not over; these are the weights of epoch {epoch}"));
+    }
+    Ok(run)
+}
+
+/// The folder itself if it is a run, or that of its best seed.
+fn best_seed(path: &Path) -> Result<PathBuf, Error> {
+    let mut seeds: Vec<PathBuf> = path
+        .read_dir()
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("seed-")))
+        .collect();
+    if path.join("run.json").exists() || seeds.is_empty() {
+        return Ok(path.to_owned());
+    }
+    seeds.sort();
+    let mut best = (f64::NEG_INFINITY, seeds[0].clone());
+    for seed in seeds {
+        let valid_mrr = best_epoch(&seed)?.and_then(|best| best.valid_mrr);
+        if let Some(valid_mrr) = valid_mrr
+            && valid_mrr > best.0
+        {
+            best = (valid_mrr, seed);
+        }
+    }
+    Ok(best.1)
+}
+
+/// The entity of this name, or an error that names the closest ones.
+pub(crate) fn find_entity(graph: &Graph, name: &str) -> anyhow::Result<EntityId> {
+    find(graph.entities(), "entity", name).map(EntityId)
+}
+
+/// The relation of this name, or an error that names the closest ones.
+pub(crate) fn find_relation(graph: &Graph, name: &str) -> anyhow::Result<RelationId> {
+    find(graph.relations(), "relation", name).map(RelationId)
+}
+
+fn find(names: &Names, kind: &str, name: &str) -> anyhow::Result<u32> {
+    names.find(name).ok_or_else(|| {
+        let near: Vec<String> =
+            closest(names, name).into_iter().map(|name| format!("`{}`", printable(name))).collect();
+        let near = match near.is_empty() {
+            true => String::new(),
+            false => format!("; the closest: {}", near.join(", ")),
+        };
+        anyhow!("there is no {kind} `{}`{near}", printable(name))
+    })
+}
+
+/// The names that are most like a text, best first.
+fn closest<'a>(names: &'a Names, text: &str) -> Vec<&'a str> {
+    /// As many as fit in a line.
+    const MOST: usize = 5;
+    /// Less alike than this is no help.
+    const LEAST: f64 = 0.75;
+    let text = text.to_lowercase();
+    let likeness = |name: &str| {
+        let name = name.to_lowercase();
+        let spelling = strsim::jaro_winkler(&name, &text);
+        // People type a part of long names.
+        let is_part = text.len() > 2 && name.contains(&text);
+        if is_part { 1.0 + spelling } else { spelling }
+    };
+    let mut near: Vec<(f64, &str)> = names
+        .iter()
+        .map(|name| (likeness(name), name))
+        .filter(|(likeness, _)| *likeness >= LEAST)
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    near.into_iter().take(MOST).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_misspellings_are_recognised() {
+        let mut names = Names::default();
+        for name in ["Aspirin", "Ibuprofen", "Aspirin overdose", "Headache"] {
+            names.intern(name).unwrap();
+        }
+        assert_eq!(closest(&names, "aspirin"), ["Aspirin", "Aspirin overdose"]);
+        assert_eq!(closest(&names, "Ibuprofin"), ["Ibuprofen"]);
+        assert!(closest(&names, "Zürich").is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! Three output layers side by side, on a page.
+
+use fullrank_engine::{EpochRecord, Error, Run};
+
+use super::page::{Page, Plot, Series, Values};
+use super::{bounds, describe, examples};
+use crate::output::count;
+
+/// One output layer, trained with several seeds.
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) cells: Vec<String>,
+    /// Test MRR of each seed.
+    pub(crate) mrr: Vec<f64>,
+    /// Filtered test NLL of each seed.
+    pub(crate) nll: Vec<f64>,
+    /// Of the first seed.
+    pub(crate) epochs: Vec<EpochRecord>,
+}
+
+/// What the report of a demo is made of.
+pub(crate) struct DemoReport<'a> {
+    pub(crate) header: Vec<&'static str>,
+    pub(crate) groups: &'a [Group],
+    /// What the comparison shows, in a sentence.
+    pub(crate) verdict: String,
+    /// How it was made.
+    pub(crate) method: String,
+    /// The best run of the last group.
+    pub(crate) run: &'a Run,
+}
+
+impl DemoReport<'_> {
+    /// The page.
+    ///
+    /// # Errors
+    /// When the model gives scores that are not numbers.
+    pub(crate) fn to_html(&self) -> Result<String, Error> {
+        let mut page = Page::default();
+        let names: Vec<&str> = self.groups.iter().map(|group| group.name.as_str()).collect();
+        page.paragraph(&self.verdict);
+        let rows: Vec<Vec<String>> = self.groups.iter().map(|group| group.cells.clone()).collect();
+        page.table(&self.header, &rows);
+        page.remark(
+            "MRR is the mean of 1 / place of the true answer among all entities, NLL the mean of \
+             −log P of the answers, both on held-out triples and with known answers left out; ± is \
+             the standard deviation over the seeds.",
+        );
+        page.key(&names);
+        let dots = |values: fn(&Group) -> &Vec<f64>| -> Vec<Values> {
+            let series = self.groups.iter().enumerate();
+            series
+                .map(|(color, group)| Values {
+                    name: group.name.clone(),
+                    color,
+                    values: values(group).clone(),
+                })
+                .collect()
+        };
+        page.charts(vec![
+            (
+                "test MRR of every seed; more is better".to_owned(),
+                Plot::Dots { x: "MRR", series: dots(|group| &group.mrr) },
+            ),
+            (
+                "test NLL of every seed; less is better".to_owned(),
+                Plot::Dots { x: "NLL filtered", series: dots(|group| &group.nll) },
+            ),
+        ]);
+        page.paragraph(&self.method);
+        bounds(&mut page, &self.run.graph, self.run.config.dim);
+        self.curves(&mut page);
+        page.heading("What does the mixture answer?");
+        page.paragraph(
+            "The most likely answers to a few held-out queries; known facts are marked. The first \
+             part of a name is the entity's type. A relation leads from each type of subject to \
+             three types of object, and the answers should be of these.",
+        );
+        examples(&mut page, self.run)?;
+        let graph = &self.run.graph;
+        let title = format!("{} dimensions for {} entities", self.run.config.dim, {
+            count(graph.entities().len())
+        });
+        let subtitle = format!(
+            "The demo of fullrank: the same encoder with three output layers on a synthetic graph of \
+             {} triples with planted structure. Predictions are those of {}, seed {}.",
+            count(graph.n_triples()),
+            describe(&self.run.config),
+            self.run.config.seed,
+        );
+        Ok(page.finish(&title, &subtitle))
+    }
+
+    fn curves(&self, page: &mut Page) {
+        page.heading("How did they learn?");
+        page.key(&self.groups.iter().map(|group| group.name.as_str()).collect::<Vec<_>>());
+        let lines = |value: fn(&EpochRecord) -> Option<f64>| {
+            let series = self.groups.iter().enumerate().map(|(color, group)| Series {
+                name: group.name.clone(),
+                color,
+                points: group
+                    .epochs
+                    .iter()
+                    .filter_map(|record| Some([record.epoch as f64, value(record)?]))
+                    .collect(),
+            });
+            Plot::Lines { x: "epoch", whole: true, series: series.collect() }
+        };
+        page.charts(vec![
+            (
+                "validation MRR of the first seed".to_owned(),
+                lines(|record| Some(record.valid.as_ref()?.realistic.mrr)),
+            ),
+            ("training loss of the first seed".to_owned(), lines(|record| Some(record.loss))),
+        ]);
+    }
+}

@@ -1,0 +1,118 @@
+// Draws the charts that the page's JSON describes. Names reach the page as text, never as markup.
+'use strict';
+const charts = JSON.parse(document.getElementById('charts').textContent);
+const WIDTH = 360, HEIGHT = 220, LEFT = 48, RIGHT = 8, TOP = 10, BOTTOM = 34;
+
+function add(parent, name, attributes, text) {
+  const node = document.createElementNS('http://www.w3.org/2000/svg', name);
+  for (const key in attributes) node.setAttribute(key, attributes[key]);
+  if (text !== undefined) node.textContent = text;
+  return parent.appendChild(node);
+}
+
+// About five round numbers between two.
+function ticks(low, high) {
+  const rough = (high - low) / 4 || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map(f => f * power).find(s => s >= rough * 0.999);
+  const all = [];
+  for (let t = Math.ceil(low / step - 1e-9) * step; t <= high + 1e-9 * step; t += step) all.push(+t.toPrecision(12));
+  return all;
+}
+
+// A number as short as it can be read.
+function short(x) {
+  if (x >= 1e6) return x / 1e6 + 'M';
+  if (x >= 1e4) return x / 1e3 + 'k';
+  return String(+x.toPrecision(6));
+}
+
+function axes(svg, chart, [x0, x1], [y0, y1]) {
+  const x = v => LEFT + (v - x0) / (x1 - x0 || 1) * (WIDTH - LEFT - RIGHT);
+  const y = v => HEIGHT - BOTTOM - (v - y0) / (y1 - y0 || 1) * (HEIGHT - TOP - BOTTOM);
+  for (const t of ticks(y0, y1)) {
+    add(svg, 'line', {x1: LEFT, x2: WIDTH - RIGHT, y1: y(t), y2: y(t), class: 'axis'});
+    add(svg, 'text', {x: LEFT - 5, y: y(t) + 4, 'text-anchor': 'end'}, short(t));
+  }
+  for (const t of ticks(x0, x1)) {
+    if (chart.whole && t % 1) continue;
+    add(svg, 'text', {x: x(t), y: HEIGHT - BOTTOM + 14, 'text-anchor': 'middle'}, short(t));
+  }
+  add(svg, 'text', {x: (LEFT + WIDTH) / 2, y: HEIGHT - 5, 'text-anchor': 'middle'}, chart.x);
+  return [x, y];
+}
+
+function range(values) {
+  return [Math.min(...values), Math.max(...values)];
+}
+
+const draw = {
+  // Series of points, joined by lines.
+  lines(svg, chart) {
+    const points = chart.series.flatMap(s => s.points);
+    const [x, y] = axes(svg, chart, range(points.map(p => p[0])), range(points.map(p => p[1])));
+    chart.series.forEach(({name, points, color}) => {
+      const path = points.map(p => x(p[0]).toFixed(1) + ',' + y(p[1]).toFixed(1)).join(' ');
+      add(svg, 'polyline', {points: path, class: 'line s' + color});
+      for (const p of points) {
+        const dot = add(svg, 'circle', {cx: x(p[0]), cy: y(p[1]), r: 2.2, class: 'dot s' + color});
+        add(dot, 'title', {}, `${name}: ${short(p[1])} at ${short(p[0])}`);
+      }
+    });
+  },
+  // What was said against what came true; the larger the dot, the more often.
+  reliability(svg, chart) {
+    const [x, y] = axes(svg, chart, [0, 1], [0, 1]);
+    add(svg, 'line', {x1: x(0), y1: y(0), x2: x(1), y2: y(1), class: 'ideal'});
+    chart.series.forEach(({name, points, color}) => {
+      const most = Math.max(...points.map(p => p[2]));
+      for (const p of points) {
+        const r = 2 + 7 * Math.sqrt(p[2] / most);
+        const dot = add(svg, 'circle', {cx: x(p[0]), cy: y(p[1]), r, class: 'dot s' + color, 'fill-opacity': .65});
+        add(dot, 'title', {}, `${name}: said ${p[0].toFixed(3)}, came true ${p[1].toFixed(3)}, ${short(p[2])} times`);
+      }
+    });
+  },
+  // Dots in rows, one row a series.
+  dots(svg, chart) {
+    const [low, high] = range(chart.series.flatMap(s => s.values));
+    const margin = (high - low) * .08 || .01;
+    const x = v => LEFT + 60 + (v - low + margin) / (high - low + 2 * margin) * (WIDTH - LEFT - 60 - RIGHT);
+    const row = (HEIGHT - TOP - BOTTOM) / chart.series.length;
+    for (const t of ticks(low - margin, high + margin)) {
+      add(svg, 'line', {x1: x(t), x2: x(t), y1: TOP, y2: HEIGHT - BOTTOM, class: 'axis'});
+      add(svg, 'text', {x: x(t), y: HEIGHT - BOTTOM + 14, 'text-anchor': 'middle'}, short(t));
+    }
+    add(svg, 'text', {x: (LEFT + 60 + WIDTH) / 2, y: HEIGHT - 5, 'text-anchor': 'middle'}, chart.x);
+    chart.series.forEach(({name, values, color}, i) => {
+      const y = TOP + (i + .5) * row;
+      add(svg, 'text', {x: LEFT + 52, y: y + 4, 'text-anchor': 'end'}, name);
+      for (const v of values) {
+        const dot = add(svg, 'circle', {cx: x(v), cy: y, r: 5, class: 'dot s' + color, 'fill-opacity': .7});
+        add(dot, 'title', {}, `${name}: ${short(v)}`);
+      }
+    });
+  },
+  // Bars on a logarithmic scale, one below the other.
+  bars(svg, chart) {
+    const high = Math.log10(Math.max(...chart.bars.map(b => b.value)) || 1) || 1;
+    const row = 40;
+    svg.setAttribute('viewBox', `0 0 ${WIDTH} ${row * chart.bars.length}`);
+    chart.bars.forEach(({name, value, color}, i) => {
+      const width = Math.max(4, Math.log10(Math.max(value, 1)) / high * (WIDTH - 70));
+      add(svg, 'text', {x: 0, y: i * row + 14}, name);
+      add(svg, 'rect', {x: 0, y: i * row + 19, width, height: 13, rx: 3, class: 'bar s' + color});
+      add(svg, 'text', {x: width + 6, y: i * row + 30}, value.toLocaleString('en'));
+    });
+  },
+};
+
+for (const chart of charts) {
+  const figure = document.getElementById(chart.id);
+  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  svg.setAttribute('viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
+  svg.setAttribute('role', 'img');
+  svg.setAttribute('aria-label', figure.textContent.trim());
+  figure.prepend(svg);
+  draw[chart.kind](svg, chart);
+}

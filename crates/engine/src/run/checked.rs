@@ -1,0 +1,78 @@
+//! Which files of a run were found whole before, and have not changed since?
+//!
+//! Hashing a model of a gigabyte takes longer than answering a query with it, so each file is
+//! hashed once, and its size and time of change are remembered in the run folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::files;
+
+pub(super) const CHECKED: &str = "checked.json";
+
+/// A file may change twice within the grain of its clock. So what is remembered counts only if it
+/// was written this much later than the file.
+const GRAIN: Duration = Duration::from_secs(1);
+
+/// Size and time of change of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    bytes: u64,
+    modified: SystemTime,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self { bytes: metadata.len(), modified: metadata.modified().ok()? })
+    }
+}
+
+/// The files of a folder that were found whole.
+#[derive(Debug)]
+pub(super) struct Checked {
+    folder: PathBuf,
+    remembered: BTreeMap<String, Stamp>,
+    /// When it was written down.
+    written: Option<SystemTime>,
+}
+
+impl Checked {
+    /// What is remembered; nothing if it cannot be read, for then all is checked anew.
+    pub(super) fn read(folder: &Path) -> Self {
+        let path = folder.join(CHECKED);
+        let text = fs::read(&path).unwrap_or_default();
+        let remembered = serde_json::from_slice(&text).unwrap_or_default();
+        let written = Stamp::of(&path).map(|stamp| stamp.modified);
+        Self { folder: folder.into(), remembered, written }
+    }
+
+    /// Whether these files are as they were when they were found whole.
+    pub(super) fn has(&self, files: &[&str]) -> bool {
+        files.iter().all(|file| {
+            let stamp = Stamp::of(&self.folder.join(file));
+            let is_older = |stamp: Stamp| {
+                let written = self.written?;
+                Some(stamp.modified.checked_add(GRAIN)? <= written)
+            };
+            stamp.is_some()
+                && stamp == self.remembered.get(*file).copied()
+                && stamp.and_then(is_older) == Some(true)
+        })
+    }
+
+    /// Remembers that these files were found whole.
+    pub(super) fn remember(&mut self, files: &[&str]) {
+        for file in files {
+            if let Some(stamp) = Stamp::of(&self.folder.join(file)) {
+                self.remembered.insert((*file).to_owned(), stamp);
+            }
+        }
+        // A folder that cannot be written can still be read: then it is checked again next time.
+        let _ = files::write_json(&self.folder.join(CHECKED), &self.remembered);
+    }
+}
