@@ -197,14 +197,13 @@ fn calibration(run: &Run, split: Split, stop: &AtomicBool) -> anyhow::Result<Vec
     let bar = progress_bar("calibrating");
     let mut progress = |done, total| show_progress(&bar, stop, done, total);
     let mut all = vec![calibrate(&run.graph, split, run, 1.0, &mut progress)?];
-    if run.graph.triples(Split::Valid).is_empty() {
-        say("note: there are no valid triples to fit a temperature on");
-    } else {
-        let temperature = match run.temperature {
-            Some(fitted) => fitted,
-            None => fit_temperature(&run.graph, Split::Valid, run, &mut progress)?,
-        };
-        all.push(calibrate(&run.graph, split, run, temperature, &mut progress)?);
+    let fitted = match run.temperature {
+        Some(fitted) => Some(fitted),
+        None => fit_temperature(&run.graph, Split::Valid, run, &mut progress)?,
+    };
+    match fitted {
+        Some(fitted) => all.push(calibrate(&run.graph, split, run, fitted, &mut progress)?),
+        None => say("note: there are too few valid triples to fit a temperature on"),
     }
     bar.finish_and_clear();
     Ok(all)

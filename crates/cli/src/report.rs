@@ -4,7 +4,7 @@ mod demo;
 mod page;
 
 use fullrank_engine::evaluate::{AnswerRank, Breakdown, Calibration, Metrics, break_down, metrics};
-use fullrank_engine::predict::{Known, PredictOptions, predict};
+use fullrank_engine::predict::{Answer, Known, PredictOptions, predict};
 use fullrank_engine::{EpochRecord, Run};
 use fullrank_graph::bounds::{Advice, Bounds, advise, crowded_share};
 use fullrank_graph::statistics::both_degrees;
@@ -51,8 +51,8 @@ impl RunReport<'_> {
         bounds(&mut page, &self.run.graph, self.run.config.dim);
         page.heading("What does it answer?");
         page.paragraph(
-            "The most likely answers to a few held-out queries. Known facts are marked; the others \
-             are what it predicts. A probability is the share of this entity among the answers of \
+            "The most likely answers to a few held-out queries, then the most likely ones that are \
+             not known. Known facts are marked; the others are what it predicts. A probability is the share of this entity among the answers of \
              the query, so fifty true answers get about .02 each.",
         );
         examples(&mut page, self.run)?;
@@ -261,7 +261,7 @@ fn examples(page: &mut Page, run: &Run) -> Result<(), fullrank_engine::Error> {
     let graph = &run.graph;
     let queries = example_queries(graph);
     let options = PredictOptions {
-        k: 6,
+        k: graph.entities().len(),
         known: Known::Shown,
         temperature: run.temperature.unwrap_or(1.0),
         ..PredictOptions::default()
@@ -274,8 +274,8 @@ fn examples(page: &mut Page, run: &Run) -> Result<(), fullrank_engine::Error> {
             true => format!("(?, {}, {given})", relations.name(graph.inverse(query.relation).0)),
             false => format!("({given}, {}, ?)", relations.name(query.relation.0)),
         });
-        let rows: Vec<_> = answers
-            .iter()
+        let rows: Vec<_> = telling(&answers)
+            .into_iter()
             .map(|answer| {
                 let name = entities.name(answer.object.0).to_owned();
                 let known = answer.known_in.map(|split| split.to_string());
@@ -285,6 +285,18 @@ fn examples(page: &mut Page, run: &Run) -> Result<(), fullrank_engine::Error> {
         page.answers(&rows);
     }
     Ok(())
+}
+
+/// The first few answers, and the first few that are not known, in their order.
+fn telling(answers: &[Answer]) -> Vec<&Answer> {
+    const FIRST: usize = 4;
+    const NEW: usize = 4;
+    let mut n_new = 0;
+    let is_telling = |(place, answer): &(usize, &Answer)| {
+        n_new += usize::from(answer.known_in.is_none());
+        *place < FIRST || (answer.known_in.is_none() && n_new <= NEW)
+    };
+    answers.iter().enumerate().filter(is_telling).map(|(_, answer)| answer).collect()
 }
 
 /// Queries spread evenly over the held-out triples, in turn for objects and for subjects.

@@ -53,6 +53,7 @@ impl Args for SettingsArguments {
             // `train` looks at the graph before it takes the engine's default.
             let default = match setting.name {
                 "output" => "what the graph's bounds advise".to_owned(),
+                "batch" => format!("{default}, or fewer for 100 updates an epoch"),
                 _ => default,
             };
             command = command.arg(

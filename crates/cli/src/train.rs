@@ -9,7 +9,7 @@ use fullrank_engine::config::{Choice, OutputKind};
 use fullrank_engine::evaluate::{Metrics, calibrate, fit_temperature, metrics, rank_answers};
 use fullrank_engine::{
     Config, End, EpochRecord, Error, Event, Existing, RawConfig, Run, Signal, Trained,
-    TrainingFolder, epochs, forecast, train,
+    TrainingFolder, advised_batch, epochs, forecast, train,
 };
 use fullrank_graph::bounds::{Advice, CROWDED, advise, crowded_share};
 use fullrank_graph::{Graph, Split};
@@ -29,7 +29,8 @@ use crate::stop::{signal, stop_flag};
 ///
 /// Writes a run folder, from which `predict` and `evaluate` work without the data, with a page,
 /// report.html, to look at.
-/// Without --output, a softmax or a mixture is chosen by what the graph's bounds advise at --dim.
+/// Without --output, a softmax or a mixture is chosen by what the graph's bounds advise at --dim;
+/// without --batch, one that gives a small graph a hundred updates an epoch.
 /// Ctrl-C saves and stops; the same command with --resume goes on, bit for bit, also after a crash.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -125,6 +126,9 @@ fn plan(
     if !settings.gives("output") {
         advise_output(&mut settings, graph)?;
     }
+    if !settings.gives("batch") {
+        advise_batch(&mut settings, graph)?;
+    }
     let config = settings.check()?;
     let out = arguments.out.clone().unwrap_or_else(|| default_folder(arguments, &config));
     let Some(seeds) = arguments.seeds else { return Ok(vec![(settings, out)]) };
@@ -155,6 +159,17 @@ fn advise_output(settings: &mut RawConfig, graph: &Graph) -> anyhow::Result<()> 
         other.name(),
     ));
     settings.add_option("output", output.name());
+    Ok(())
+}
+
+/// Takes the batch that suits the graph, and says so if it is not the usual one.
+fn advise_batch(settings: &mut RawConfig, graph: &Graph) -> anyhow::Result<()> {
+    let config = settings.check()?;
+    let batch = advised_batch(graph, &config)?;
+    if batch != config.batch {
+        say(&format!("note: batch {batch} chosen, for enough updates an epoch (--batch)"));
+        settings.add_option("batch", &batch.to_string());
+    }
     Ok(())
 }
 
@@ -220,10 +235,11 @@ impl Session<'_> {
         let mut progress = |done, total| show_progress(&bar, self.stop, done, total);
         let valid = rank_answers(&run.graph, Split::Valid, &run, &mut progress)?;
         let test = rank_answers(&run.graph, Split::Test, &run, &mut progress)?;
-        if run.temperature.is_none() && !valid.is_empty() {
-            let temperature = fit_temperature(&run.graph, Split::Valid, &run, &mut progress)?;
-            folder.set_temperature(temperature)?;
-            run.temperature = Some(temperature);
+        if run.temperature.is_none()
+            && let Some(fitted) = fit_temperature(&run.graph, Split::Valid, &run, &mut progress)?
+        {
+            folder.set_temperature(fitted)?;
+            run.temperature = Some(fitted);
         }
         let split = if test.is_empty() { Split::Valid } else { Split::Test };
         let mut calibration = Vec::new();

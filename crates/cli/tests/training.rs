@@ -193,7 +193,11 @@ fn what_cannot_go_on_says_what_to_do() {
 #[test]
 fn a_training_too_large_for_memory_is_refused_before_it_starts() {
     let temp = with_graph();
-    let told = failure(temp.path(), "train graph --encoder rescal --output softmax --dim 100000 --out run", 1);
+    let told = failure(
+        temp.path(),
+        "train graph --encoder rescal --output softmax --batch 9 --dim 100000 --out run",
+        1,
+    );
     assert!(told.starts_with("error: training needs about "), "{told}");
     assert!(told.contains("A smaller --dim, --batch or --memory-budget needs less"), "{told}");
     assert!(!temp.path().join("run").exists());

@@ -26,4 +26,4 @@ pub use error::Error;
 pub use run::{
     Existing, Run, Table, TableRows, TrainingFolder, best_epoch, epochs, to_safetensors,
 };
-pub use train::{Best, End, EpochRecord, Event, Signal, Trained, forecast, train};
+pub use train::{Best, End, EpochRecord, Event, Signal, Trained, advised_batch, forecast, train};

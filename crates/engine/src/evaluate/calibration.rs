@@ -94,7 +94,8 @@ pub fn calibrate(
     })
 }
 
-/// The temperature at which the answers of a split are most likely.
+/// The temperature at which the answers of a split are most likely; nothing if there are so few
+/// that it would say more about them than about the model.
 ///
 /// The loss is tabulated for nine temperatures in one pass, and its lowest point found by a parabola
 /// through the three lowest; a last pass does the same on a finer grid around it.
@@ -106,10 +107,15 @@ pub fn fit_temperature(
     split: Split,
     scorer: &impl Scorer,
     progress: &mut dyn FnMut(usize, usize) -> Signal,
-) -> Result<f64, Error> {
+) -> Result<Option<f64>, Error> {
+    /// Answers, both directions, that one number can be fitted to.
+    const LEAST_ANSWERS: usize = 100;
     /// Passes on the coarse grid: temperatures from e^-7 to e^7 can be reached.
     const COARSE_PASSES: usize = 5;
     let asked = held_out(graph, split);
+    if 2 * graph.triples(split).len() < LEAST_ANSWERS {
+        return Ok(None);
+    }
     let mut grid = Grid { center: 0.0, step: 0.35 };
     for _ in 0..COARSE_PASSES {
         let totals = nll_on_grid(graph, &asked, scorer, &grid, progress)?;
@@ -120,7 +126,7 @@ pub fn fit_temperature(
     grid.step /= 6.0;
     let totals = nll_on_grid(graph, &asked, scorer, &grid, progress)?;
     grid.move_to_lowest(&totals);
-    Ok(grid.center.exp())
+    Ok(Some(grid.center.exp()))
 }
 
 /// Logarithms of temperatures, evenly spaced.

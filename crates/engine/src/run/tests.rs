@@ -321,3 +321,74 @@ fn a_write_that_fails_leaves_the_old_file() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "old");
     assert_eq!(files(temp.path()), ["file"]);
 }
+
+/// Changes the last byte of a file, and its time of change unless told otherwise.
+fn tamper(path: &Path, modified: Option<std::time::SystemTime>) {
+    let mut bytes = fs::read(path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(path, bytes).unwrap();
+    if let Some(modified) = modified {
+        File::options().append(true).open(path).unwrap().set_modified(modified).unwrap();
+    }
+}
+
+#[test]
+fn a_file_is_hashed_again_only_when_it_has_changed() {
+    let temp = trained(true);
+    // As if it had been trained an hour ago: what was written just now is never trusted.
+    let earlier = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    for file in [MODEL, facts::NAMES, facts::KNOWN] {
+        let file = File::options().append(true).open(temp.path().join(file)).unwrap();
+        file.set_modified(earlier).unwrap();
+    }
+    open(&temp).unwrap();
+    let model = temp.path().join(MODEL);
+    tamper(&model, Some(earlier));
+    open(&temp).unwrap();
+    // Tampered with twice, its bytes are right again; so a third time.
+    tamper(&model, None);
+    open(&temp).unwrap();
+    tamper(&model, None);
+    let damaged =
+        "RUN/model.safetensors: damaged: tensor `encoder.relation` is not what was written";
+    assert_eq!(open(&temp).unwrap_err(), damaged);
+}
+
+#[test]
+fn a_temperature_is_kept_with_the_run() {
+    let temp = trained(true);
+    assert_eq!(open(&temp).unwrap().temperature, None);
+    let (mut folder, _) = resume(&temp, SETTINGS).unwrap();
+    folder.set_temperature(1.5).unwrap();
+    assert_eq!(open(&temp).unwrap().temperature, Some(1.5));
+}
+
+#[test]
+fn epochs_are_read_as_they_were_written() {
+    let temp = trained(true);
+    let records = epochs(temp.path()).unwrap();
+    assert_eq!(records.iter().map(|record| record.epoch).collect::<Vec<_>>(), [1, 2]);
+    let lines: String =
+        records.iter().map(|record| serde_json::to_string(record).unwrap() + "\n").collect();
+    assert_eq!(fs::read_to_string(temp.path().join(METRICS)).unwrap(), lines);
+    let best = best_epoch(temp.path()).unwrap().unwrap();
+    assert_eq!(best, open(&temp).unwrap().best);
+}
+
+#[test]
+fn tables_say_what_their_rows_are() {
+    let run = open(&trained(true)).unwrap();
+    let tables = run.tables();
+    let shapes: Vec<(&str, &[usize], TableRows)> =
+        tables.iter().map(|table| (table.name.as_str(), &table.shape[..], table.rows)).collect();
+    assert_eq!(
+        shapes,
+        [
+            ("encoder.entity", &[3, 4][..], TableRows::Entities),
+            ("encoder.relation", &[4, 4], TableRows::Relations)
+        ]
+    );
+    let bytes = to_safetensors(&tables);
+    let read = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(read.tensor("encoder.entity").unwrap().shape(), [3, 4]);
+}

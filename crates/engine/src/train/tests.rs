@@ -307,3 +307,11 @@ fn memory_is_forecast_from_the_sizes() {
     let large = forecast(&config("dim = 8\noutput = \"mixture\"\ncomponents = 64"), &graph);
     assert!(large > 10 * small);
 }
+
+#[test]
+fn small_graphs_get_small_batches() {
+    // The rings have 120 items: too few for a hundred updates of at least four.
+    let batch = |text: &str| advised_batch(&rings(), &config(text)).unwrap();
+    assert_eq!(batch(""), 4);
+    assert_eq!(batch("batch = 3"), 3);
+}

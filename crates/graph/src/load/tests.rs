@@ -473,3 +473,33 @@ fn folders_that_are_no_dataset_are_errors() {
     let missing = complaint(load(Path::new("no/such.tsv"), &LoadOptions::default()));
     assert_eq!(missing, "no/such.tsv: cannot be read: No such file or directory (os error 2)");
 }
+
+fn rows(name: &str, text: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    let rows = load_rows(&path).map_err(|error| {
+        error.to_string().replace(&folder.path().display().to_string(), "FOLDER")
+    })?;
+    Ok(rows.into_iter().map(|row| (row.place.line, row.fields)).collect())
+}
+
+#[test]
+fn lines_that_are_no_triples_are_read_with_their_places() {
+    let row = |line, fields: &[&str]| (line, fields.iter().map(|s| (*s).to_owned()).collect());
+    assert_eq!(
+        rows("list.txt", "a b\tc\r\n\n\u{fc}\n").unwrap(),
+        [row(1, &["a b", "c"]), row(3, &["\u{fc}"])]
+    );
+    // Only .csv stands for commas.
+    assert_eq!(rows("names", "a,b\n").unwrap(), [row(1, &["a,b"])]);
+    assert_eq!(
+        rows("q.csv", "\"two\nlines\",x\n\n\"a \"\"b\"\"\",y").unwrap(),
+        [row(1, &["two\nlines", "x"]), row(4, &["a \"b\"", "y"])]
+    );
+    assert_eq!(rows("empty.tsv", "\n").unwrap(), []);
+    assert_eq!(
+        rows("q.csv", "a,\"b\nc").unwrap_err(),
+        "FOLDER/q.csv:1: expected a closing quote, found the end of the file"
+    );
+}
