@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::{Args, ValueHint};
 use fullrank_engine::evaluate::{Metrics, metrics, rank_answers};
 use fullrank_engine::predict::{PredictOptions, predict};
@@ -22,10 +22,11 @@ use serde::Serialize;
 
 use crate::Interrupted;
 use crate::memory::check_memory;
-use crate::output::{count, say, show, show_json, table, write_file};
+use crate::output::{check_free, count, say, show, show_json, table, write_file};
 use crate::predict::probability;
 use crate::report::{DemoReport, Group, example_queries};
 use crate::stop::{signal, stop_flag};
+use crate::train::spread;
 
 /// See what the rank bottleneck costs, on a graph made for it
 ///
@@ -85,6 +86,7 @@ const LAYERS: [Layer; 3] = [
         learning_rate: 0.02,
     },
 ];
+const REPORT: &str = "report.html";
 const SEEDS: u64 = 3;
 const EPOCHS: usize = 60;
 /// What all layers have in common. Patience is as long as the training: all make the same updates.
@@ -141,6 +143,11 @@ impl Outcome {
 
 pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
     let start = Instant::now();
+    let own = arguments.out.join(LAYERS[0].folder).join("seed-0").join("run.json");
+    if !own.exists() && !arguments.force {
+        // What is there is not of an earlier demo.
+        check_free(&arguments.out.join(REPORT))?;
+    }
     let graph = generate(GenerateConfig::default())?;
     let stop = stop_flag()?;
     let bar = progress_bar();
@@ -194,7 +201,7 @@ fn train_layer(
             let config = settings.check()?;
             (TrainingFolder::create(&out, graph, &config, Existing::Replace)?, config)
         } else {
-            TrainingFolder::resume(&out, graph, &settings)?
+            TrainingFolder::resume(&out, graph, &settings).map_err(other_demo)?
         };
         check_memory(forecast(&config, graph))?;
         let (before, _) = folder.progress();
@@ -206,10 +213,10 @@ fn train_layer(
             signal(stop)
         });
         drop(folder);
-        trained.map_err(interrupted)?;
+        trained.map_err(|error| interrupted(error, arguments.force))?;
         let run = Run::open(&out)?;
         let ranks = rank_answers(graph, Split::Test, &run, &mut |_, _| signal(stop));
-        let test = metrics(&ranks.map_err(interrupted)?);
+        let test = metrics(&ranks.map_err(|error| interrupted(error, arguments.force))?);
         let test = test.context("the synthetic graph has test triples")?;
         let (name, mrr, nll) = (layer.name, test.realistic.mrr, test.nll_filtered);
         bar.suspend(|| say(&format!("{name}, seed {seed}: test MRR {mrr:.4}, NLL {nll:.3}")));
@@ -220,12 +227,25 @@ fn train_layer(
     Ok(outcome)
 }
 
-fn interrupted(error: Error) -> anyhow::Error {
+fn interrupted(error: Error, force: bool) -> anyhow::Error {
     match error {
         Error::Interrupted => {
-            say("saved; the same command goes on");
+            let without = if force { " without --force" } else { "" };
+            say(&format!("saved; the same command{without} goes on"));
             Interrupted.into()
         }
+        other => other.into(),
+    }
+}
+
+/// Why a demo cannot go on in a folder that has another one.
+fn other_demo(error: Error) -> anyhow::Error {
+    match error {
+        Error::OtherConfig { path, .. } | Error::OtherDataset { path } => anyhow!(
+            "{}: is from the demo of another version\n\nTrain anew by --force, or choose another \
+             folder by --out.",
+            path.display()
+        ),
         other => other.into(),
     }
 }
@@ -262,8 +282,8 @@ fn verdict(outcomes: &[Outcome]) -> String {
         "The mixture of four is {of_softmax:+.4} in MRR against the softmax and {of_control:+.4} \
          against the mixture of one; the largest deviation over seeds is {largest:.4}. {}",
         if is_clear {
-            "So it is mixing that helps, not the projections alone: one softmax of 16 dimensions is \
-             too narrow for this graph."
+            "So it is mixing that helps, not the projections alone: one softmax is too narrow for this \
+             graph."
         } else {
             "That is no clear lead."
         }
@@ -303,9 +323,8 @@ fn write_report(
         method: method(graph, outcomes),
         run: outcomes[outcomes.len() - 1].best(),
     };
-    let path = arguments.out.join("report.html");
-    // Its own, from an earlier time.
-    write_file(&path, true, report.to_html()?.as_bytes())?;
+    let path = arguments.out.join(REPORT);
+    write_file(&path, Existing::Replace, report.to_html()?.as_bytes())?;
     Ok(path)
 }
 
@@ -365,7 +384,7 @@ fn text(graph: &Graph, outcomes: &[Outcome], summary: &Summary) -> anyhow::Resul
 /// What the best mixture answers to two queries.
 fn sample(run: &Run) -> anyhow::Result<String> {
     let graph = &run.graph;
-    let is_forward = |query: &Query| (query.relation.0 as usize) < graph.relations().len();
+    let is_forward = |query: &Query| !graph.is_inverse(query.relation);
     let queries: Vec<Query> =
         example_queries(graph).into_iter().filter(is_forward).take(2).collect();
     let options = PredictOptions { k: 5, ..PredictOptions::default() };
@@ -385,14 +404,6 @@ fn sample(run: &Run) -> anyhow::Result<String> {
         let _ = writeln!(text, "  ({subject}, {relation}, ?)  {}", answers.join("  "));
     }
     Ok(text)
-}
-
-/// Mean and standard deviation.
-fn spread(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-    (mean, (squares / (n - 1.0)).sqrt())
 }
 
 /// Lines of at most a hundred characters.

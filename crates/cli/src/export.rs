@@ -2,29 +2,29 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum, ValueHint};
-use fullrank_engine::{Table, TableRows};
+use fullrank_engine::{Existing, Table, TableRows};
 use fullrank_graph::Graph;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::open::open_run;
-use crate::output::{count, escaped_tsv, show, show_json};
+use crate::output::{count, escaped_tsv, show, show_json, write_file};
 
 /// Write embeddings and names for other programs
 ///
-/// A folder with one file per table of the model, in the formats asked for, and entities.tsv and
+/// Makes a folder with the tables of the model, in the formats asked for, and entities.tsv and
 /// relations.tsv with a name a line, in the order of the rows. Inverse relations have rows after
-/// all relations; their names end in ⁻¹.
+/// all relations; their names end in ⁻¹. export.json lists the files.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fullrank export RUN --out vectors
   fullrank export RUN --format npy,tsv --out vectors
 
-In TSV files a tab, line end or backslash in a name is written \\t, \\n or \\\\. Each line of a table
-is a name and its numbers. safetensors holds all tables in one file, model.safetensors.")]
+In TSV files a tab or line end in a name is written \\t, \\n or \\r. Each line of a table is a name and
+its numbers. safetensors holds all tables in one file, model.safetensors.")]
 pub(crate) struct ExportArguments {
     /// A run folder
     #[arg(value_hint = ValueHint::DirPath)]
@@ -38,7 +38,7 @@ pub(crate) struct ExportArguments {
     #[arg(long, value_delimiter = ',', default_value = "safetensors")]
     format: Vec<Format>,
 
-    /// Replace files that are there
+    /// Replace an earlier export
     #[arg(long)]
     force: bool,
 
@@ -57,85 +57,98 @@ enum Format {
     Tsv,
 }
 
-#[derive(Serialize)]
+/// A file and its size: that of its table, or how many names or tables it has.
+#[derive(Serialize, Deserialize)]
 struct Written {
-    file: PathBuf,
+    file: String,
     shape: Vec<usize>,
 }
 
 pub(crate) fn run(arguments: &ExportArguments) -> anyhow::Result<()> {
+    make_room(arguments)?;
     let run = open_run(&arguments.run)?;
-    let out = &arguments.out;
-    let is_taken = out.read_dir().is_ok_and(|mut entries| entries.next().is_some());
-    if is_taken && !arguments.force {
-        bail!(
-            "{}: there is something here already\n\nReplace it by --force, or choose another \
-             folder by --out.",
-            out.display()
-        );
-    }
+    let (entities, relations) = (entity_names(&run.graph), relation_names(&run.graph));
+    let mut folder = Folder { path: &arguments.out, written: Vec::new() };
+    folder.write("entities.tsv", &[entities.len()], list(&entities).as_bytes())?;
+    folder.write("relations.tsv", &[relations.len()], list(&relations).as_bytes())?;
     let tables = run.tables();
-    let files = files(&run.graph, &tables, &arguments.format);
-    let fail = || format!("{} cannot be written", out.display());
-    fs::create_dir_all(out).with_context(fail)?;
-    let mut written = Vec::new();
-    for File { name, shape, content } in files {
-        let file = out.join(name);
-        crate::output::write_file(&file, arguments.force, &content)?;
-        written.push(Written { file, shape });
+    for table in &tables {
+        let names = match table.rows {
+            TableRows::Entities => Some(&entities),
+            TableRows::Relations => Some(&relations),
+            TableRows::Other => None,
+        };
+        if arguments.format.contains(&Format::Npy) {
+            folder.write(&format!("{}.npy", table.name), &table.shape, &npy(table))?;
+        }
+        if let Some(names) = names
+            && arguments.format.contains(&Format::Tsv)
+        {
+            folder.write(&format!("{}.tsv", table.name), &table.shape, &tsv(table, names))?;
+        }
     }
+    if arguments.format.contains(&Format::Safetensors) {
+        let bytes = fullrank_engine::to_safetensors(&tables);
+        folder.write("model.safetensors", &[tables.len()], &bytes)?;
+    }
+    let list = serde_json::to_string_pretty(&folder.written)?;
+    write_file(&arguments.out.join(LIST), Existing::Replace, list.as_bytes())?;
     if arguments.json {
-        return show_json(&written);
+        return show_json(&folder.written);
     }
     let mut text = String::new();
-    for Written { file, shape } in &written {
+    for Written { file, shape } in &folder.written {
         let shape: Vec<String> = shape.iter().map(|size| count(*size)).collect();
-        let _ = writeln!(text, "{}  {}", file.display(), shape.join(" × "));
+        let _ = writeln!(text, "{}  {}", arguments.out.join(file).display(), shape.join(" × "));
     }
     show(&text)
 }
 
-/// A file to be written.
-struct File {
-    name: String,
-    shape: Vec<usize>,
-    content: Vec<u8>,
+/// What an export wrote, so that the next one can take it away.
+const LIST: &str = "export.json";
+
+/// A folder that is empty, or was until an earlier export that is to be replaced.
+fn make_room(arguments: &ExportArguments) -> anyhow::Result<()> {
+    let out = &arguments.out;
+    let fail = || format!("{} cannot be written", out.display());
+    fs::create_dir_all(out).with_context(fail)?;
+    if fs::read_dir(out).with_context(fail)?.next().is_none() {
+        return Ok(());
+    }
+    let earlier = fs::read(out.join(LIST)).ok();
+    let Some(earlier) = earlier.filter(|_| arguments.force) else {
+        bail!(
+            "{}: there is something here already\n\nReplace an earlier export by --force, or choose \
+             another folder by --out.",
+            out.display()
+        );
+    };
+    let earlier: Vec<Written> = serde_json::from_slice(&earlier).with_context(fail)?;
+    for Written { file, .. } in earlier {
+        // Names without a folder: nothing outside of this one.
+        if let Some(name) = Path::new(&file).file_name() {
+            let _ = fs::remove_file(out.join(name));
+        }
+    }
+    Ok(())
 }
 
-fn files(graph: &Graph, tables: &[Table], formats: &[Format]) -> Vec<File> {
-    let (entities, relations) = (entity_names(graph), relation_names(graph));
-    let list = |name: &str, names: &[String]| File {
-        name: name.to_owned(),
-        shape: vec![names.len()],
-        content: names.iter().map(|name| name.clone() + "\n").collect::<String>().into_bytes(),
-    };
-    let mut files = vec![list("entities.tsv", &entities), list("relations.tsv", &relations)];
-    if formats.contains(&Format::Safetensors) {
-        files.push(File {
-            name: "model.safetensors".to_owned(),
-            shape: vec![tables.len()],
-            content: fullrank_engine::to_safetensors(tables),
-        });
+/// Where files go, and which went there.
+struct Folder<'a> {
+    path: &'a Path,
+    written: Vec<Written>,
+}
+
+impl Folder<'_> {
+    fn write(&mut self, name: &str, shape: &[usize], content: &[u8]) -> anyhow::Result<()> {
+        write_file(&self.path.join(name), Existing::Keep, content)?;
+        self.written.push(Written { file: name.to_owned(), shape: shape.to_vec() });
+        Ok(())
     }
-    for table in tables {
-        let file = |ending: &str, content| File {
-            name: format!("{}.{ending}", table.name),
-            shape: table.shape.clone(),
-            content,
-        };
-        if formats.contains(&Format::Npy) {
-            files.push(file("npy", npy(table)));
-        }
-        let names = match table.rows {
-            TableRows::Entities => &entities,
-            TableRows::Relations => &relations,
-            TableRows::Other => continue,
-        };
-        if formats.contains(&Format::Tsv) {
-            files.push(file("tsv", tsv(table, names)));
-        }
-    }
-    files
+}
+
+fn list(names: &[String]) -> String {
+    names.iter().map(|name| name.clone() + "\n").collect()
 }
 
 fn entity_names(graph: &Graph) -> Vec<String> {

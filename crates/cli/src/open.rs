@@ -10,11 +10,11 @@ use crate::output::{printable, say};
 
 /// Opens a run folder, or the run with the best validation of a folder with several seeds.
 pub(crate) fn open_run(path: &Path) -> anyhow::Result<Run> {
-    let folder = best_seed(path)?;
-    if folder != path {
+    let folder = if path.join("run.json").exists() { None } else { best_seed(path)? };
+    if let Some(folder) = &folder {
         say(&format!("note: {} is the best of its seeds on validation", folder.display()));
     }
-    let run = Run::open(&folder)?;
+    let run = Run::open(folder.as_deref().unwrap_or(path))?;
     if !run.is_finished {
         let epoch = run.best.epoch;
         say(&format!("note: the training is not over; these are the weights of epoch {epoch}"));
@@ -22,29 +22,26 @@ pub(crate) fn open_run(path: &Path) -> anyhow::Result<Run> {
     Ok(run)
 }
 
-/// The folder itself if it is a run, or that of its best seed.
-fn best_seed(path: &Path) -> Result<PathBuf, Error> {
-    let mut seeds: Vec<PathBuf> = path
-        .read_dir()
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("seed-")))
-        .collect();
-    if path.join("run.json").exists() || seeds.is_empty() {
-        return Ok(path.to_owned());
-    }
-    seeds.sort();
-    let mut best = (f64::NEG_INFINITY, seeds[0].clone());
-    for seed in seeds {
-        let valid_mrr = best_epoch(&seed)?.and_then(|best| best.valid_mrr);
-        if let Some(valid_mrr) = valid_mrr
-            && valid_mrr > best.0
-        {
-            best = (valid_mrr, seed);
+/// The run of a folder with several seeds that is best on validation; nothing without any.
+fn best_seed(path: &Path) -> Result<Option<PathBuf>, Error> {
+    let mut best: Option<(f64, PathBuf)> = None;
+    for entry in path.read_dir().into_iter().flatten().flatten() {
+        let (name, folder) = (entry.file_name(), entry.path());
+        if !name.to_string_lossy().starts_with("seed-") || !folder.join("run.json").exists() {
+            continue;
+        }
+        let Some(valid_mrr) = best_epoch(&folder)?.and_then(|best| best.valid_mrr) else {
+            continue;
+        };
+        // Of equal ones the first by name, whatever the order of the folder.
+        let is_better = |(mrr, other): &(f64, PathBuf)| {
+            valid_mrr > *mrr || (valid_mrr == *mrr && folder < *other)
+        };
+        if best.as_ref().is_none_or(is_better) {
+            best = Some((valid_mrr, folder));
         }
     }
-    Ok(best.1)
+    Ok(best.map(|(_, folder)| folder))
 }
 
 /// The entity of this name, or an error that names the closest ones.

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use comfy_table::{Cell, CellAlignment, Row, Table, presets};
+use fullrank_engine::Existing;
 use serde::Serialize;
 
 /// Prints a result for people.
@@ -123,31 +124,41 @@ fn engine_hint(error: &fullrank_engine::Error) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Writes a file beside its target and moves it there, so that no reader meets half of it.
-pub(crate) fn write_file(path: &Path, force: bool, content: &[u8]) -> anyhow::Result<()> {
-    let fail = || format!("{} cannot be written", path.display());
-    if path.exists() && !force {
+/// An error if there is a file already, or no folder for one.
+pub(crate) fn check_free(path: &Path) -> anyhow::Result<()> {
+    if path.exists() {
         bail!("{}: there is a file already\n\nReplace it by --force.", path.display());
     }
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(fail)?;
-    file.write_all(content).and_then(|()| file.as_file().sync_all()).with_context(fail)?;
-    readable_by_all(file.as_file()).with_context(fail)?;
-    file.persist(path).map_err(|error| error.error).with_context(fail)?;
     Ok(())
 }
 
-/// Temporary files are for their owner alone; what becomes of them should be as any other file.
-fn readable_by_all(file: &std::fs::File) -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        file.set_permissions(std::fs::Permissions::from_mode(0o644))?;
+/// Writes a file beside its target and moves it there, so that no reader meets half of it.
+pub(crate) fn write_file(path: &Path, existing: Existing, content: &[u8]) -> anyhow::Result<()> {
+    let fail = || format!("{} cannot be written", path.display());
+    if existing == Existing::Keep {
+        check_free(path)?;
     }
+    let mut builder = tempfile::Builder::new();
+    builder.suffix(".unfinished");
+    // As the user's own files are: temporary ones are for their owner alone.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder_of(path)).with_context(fail)?;
+    file.write_all(content).and_then(|()| file.as_file().sync_all()).with_context(fail)?;
+    let moved = match existing {
+        Existing::Keep => file.persist_noclobber(path),
+        Existing::Replace => file.persist(path),
+    };
+    moved.map_err(|error| error.error).with_context(fail)?;
     Ok(())
+}
+
+/// The folder that a file is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
 }
 
 /// Rows as a file of separated fields: CSV with quotes where they are needed, or TSV.
@@ -165,9 +176,9 @@ pub(crate) fn delimited(separator: char, rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// A name in a tab-separated file, which has no quotes.
+/// A name in a tab-separated file, which has no quotes: what would break a line is spelt out.
 pub(crate) fn escaped_tsv(name: &str) -> String {
-    let name = name.replace('\\', "\\\\").replace('\t', "\\t");
+    let name = name.replace('\t', "\\t");
     name.replace('\n', "\\n").replace('\r', "\\r")
 }
 
@@ -252,7 +263,7 @@ mod tests {
     fn fields_are_quoted_or_escaped() {
         let rows = [vec!["a,b".to_owned(), "say \"x\"".to_owned(), "tab\there\\".to_owned()]];
         assert_eq!(delimited(',', &rows), "\"a,b\",\"say \"\"x\"\"\",tab\there\\\n");
-        assert_eq!(delimited('\t', &rows), "a,b\tsay \"x\"\ttab\\there\\\\\n");
+        assert_eq!(delimited('\t', &rows), "a,b\tsay \"x\"\ttab\\there\\\n");
     }
 
     #[test]

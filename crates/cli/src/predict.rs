@@ -1,22 +1,25 @@
 //! Answers queries with a trained model.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args, ValueHint};
-use fullrank_engine::Run;
 use fullrank_engine::predict::{
-    Answer, Known, PredictOptions, TripleScore, predict, score_triples,
+    Answer, Known, PredictOptions, TripleScore, known_answers, predict, score_triples,
 };
+use fullrank_engine::{Existing, Run, Signal};
 use fullrank_graph::load::{Row, load_rows};
-use fullrank_graph::{Graph, Query, RelationId, Split, Triple};
+use fullrank_graph::{EntityId, Graph, Query, RelationId, Split, Triple};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
 use crate::open::{find_entity, find_relation, open_run};
-use crate::output::{count, counted, delimited, printable, show, show_json, table, write_file};
+use crate::output::{
+    check_free, count, counted, delimited, folder_of, printable, show, show_json, table, write_file,
+};
 use crate::stop::{signal, stop_flag};
 
 /// Answer queries with a trained model
@@ -88,7 +91,7 @@ pub(crate) struct PredictArguments {
     answers_of: Option<String>,
 
     /// Divide log-probabilities by this [default: what was fitted on validation, or 1]
-    #[arg(long, value_name = "T", value_parser = positive)]
+    #[arg(long, value_name = "T", value_parser = temperature)]
     temperature: Option<f64>,
 
     /// Write to this file instead: .csv, .tsv or .json
@@ -104,10 +107,10 @@ pub(crate) struct PredictArguments {
     json: bool,
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+fn temperature(text: &str) -> Result<f64, String> {
     match text.parse() {
-        Ok(number) if number > 0.0 && f64::is_finite(number) => Ok(number),
-        _ => Err("expected a number above 0".to_owned()),
+        Ok(number) if (0.001..=1000.0).contains(&number) => Ok(number),
+        _ => Err("expected a number from 0.001 to 1000".to_owned()),
     }
 }
 
@@ -134,7 +137,7 @@ struct Prediction {
 
 /// What is asked for is not there.
 #[derive(Serialize)]
-struct QueryNames {
+pub(crate) struct QueryNames {
     subject: Option<String>,
     relation: String,
     object: Option<String>,
@@ -161,22 +164,25 @@ struct ScoredTriple {
 }
 
 pub(crate) fn run(arguments: &PredictArguments) -> anyhow::Result<()> {
+    if let Some(path) = &arguments.out {
+        // Before the work, not after.
+        if !arguments.force {
+            check_free(path)?;
+        }
+        if !folder_of(path).is_dir() {
+            bail!("{}: there is no such folder", folder_of(path).display());
+        }
+    }
     let run = open_run(&arguments.run)?;
     let temperature = arguments.temperature.or(run.temperature).unwrap_or(1.0);
     if let Some(path) = &arguments.triples {
-        let triples = read_triples(&run.graph, path)?;
-        let scores = score_triples(&run.graph, &run, &triples, temperature)?;
-        let scored: Vec<ScoredTriple> = triples
-            .iter()
-            .zip(&scores)
-            .map(|(triple, score)| scored_triple(&run.graph, triple, score))
-            .collect();
-        let text = || triples_text(&scored) + &foot(arguments, &run, &[]);
+        let scored = score(&run, &read_triples(&run.graph, path)?, temperature)?;
+        let text = || triples_text(&scored) + &foot(arguments, &run);
         return deliver(arguments, &scored, text, || triple_cells(&scored));
     }
     let queries = queries(arguments, &run.graph)?;
     let predictions = answer(arguments, &run, &queries, temperature)?;
-    let text = || predictions_text(arguments, &predictions) + &foot(arguments, &run, &predictions);
+    let text = || predictions_text(&predictions) + &foot(arguments, &run);
     let cells = || answer_cells(&predictions);
     match &predictions[..] {
         [only] if arguments.queries.is_none() => deliver(arguments, only, text, cells),
@@ -199,32 +205,39 @@ fn deliver(
         Some("csv") => delimited(',', &cells()),
         _ => delimited('\t', &cells()),
     };
-    write_file(path, arguments.force, content.as_bytes())
+    let existing = if arguments.force { Existing::Replace } else { Existing::Keep };
+    write_file(path, existing, content.as_bytes())
 }
 
 /// The queries that are asked.
 fn queries(arguments: &PredictArguments, graph: &Graph) -> anyhow::Result<Vec<Query>> {
-    if let Some(path) = &arguments.queries {
-        return read_queries(graph, path);
+    let relation = || find_relation(graph, arguments.relation.as_deref().unwrap_or_default());
+    if let Some(subject) = &arguments.subject {
+        return Ok(vec![Query { subject: find_entity(graph, subject)?, relation: relation()? }]);
     }
-    let relation = arguments.relation.as_deref().unwrap_or_default();
-    let subject = arguments.subject.as_deref().unwrap_or("?");
-    let object = arguments.object.as_deref().unwrap_or("?");
-    Ok(vec![query(graph, [subject, relation, object])?])
+    if let Some(object) = &arguments.object {
+        let relation = graph.inverse(relation()?);
+        return Ok(vec![Query { subject: find_entity(graph, object)?, relation }]);
+    }
+    read_queries(graph, arguments.queries.as_deref().unwrap_or(Path::new("")))
 }
 
 /// The query with a `?` in the place of what is asked for.
-fn query(graph: &Graph, names: [&str; 3]) -> anyhow::Result<Query> {
-    match names {
-        [subject, relation, "?"] if subject != "?" => Ok(Query {
+fn query(graph: &Graph, [subject, relation, object]: [&str; 3]) -> anyhow::Result<Query> {
+    match (subject, object) {
+        (subject, "?") if subject != "?" => Ok(Query {
             subject: find_entity(graph, subject)?,
             relation: find_relation(graph, relation)?,
         }),
-        ["?", relation, object] if object != "?" => Ok(Query {
+        ("?", object) if object != "?" => Ok(Query {
             subject: find_entity(graph, object)?,
             relation: graph.inverse(find_relation(graph, relation)?),
         }),
-        _ => bail!("expected one `?`, as subject or as object"),
+        _ => bail!(
+            "expected one `?`, as subject or as object, found `{}` and `{}`",
+            printable(subject),
+            printable(object)
+        ),
     }
 }
 
@@ -272,33 +285,42 @@ fn read_lines<T>(
     Ok(things)
 }
 
-/// Which entities may be shown, where objects are asked for and where subjects are.
-fn candidates(
-    arguments: &PredictArguments,
-    graph: &Graph,
-) -> anyhow::Result<[Option<Vec<bool>>; 2]> {
-    let none = || vec![false; graph.entities().len()];
-    if let Some(path) = &arguments.among {
-        let mut among = none();
-        for entity in read_lines(path, "one name", |fields| match fields {
-            [name] => Some(find_entity(graph, name)),
-            _ => None,
-        })? {
-            among[entity.0 as usize] = true;
-        }
-        return Ok([Some(among.clone()), Some(among)]);
-    }
-    let Some(relation) = &arguments.answers_of else { return Ok([None, None]) };
-    let relation = find_relation(graph, relation)?;
-    let (mut objects, mut subjects) = (none(), none());
-    for triple in Split::ALL.iter().flat_map(|split| graph.triples(*split)) {
-        if triple.relation == relation {
-            objects[triple.object.0 as usize] = true;
-            subjects[triple.subject.0 as usize] = true;
-        }
-    }
-    Ok([Some(objects), Some(subjects)])
+/// Which entities may be shown; nothing for all.
+struct Candidates {
+    objects: Option<Vec<bool>>,
+    subjects: Option<Vec<bool>>,
 }
+
+impl Candidates {
+    fn of(arguments: &PredictArguments, graph: &Graph) -> anyhow::Result<Self> {
+        let none = || vec![false; graph.entities().len()];
+        if let Some(path) = &arguments.among {
+            let mut among = none();
+            for entity in read_lines(path, "one name", |fields| match fields {
+                [name] => Some(find_entity(graph, name)),
+                _ => None,
+            })? {
+                among[entity.0 as usize] = true;
+            }
+            return Ok(Self { objects: Some(among.clone()), subjects: Some(among) });
+        }
+        let Some(relation) = &arguments.answers_of else {
+            return Ok(Self { objects: None, subjects: None });
+        };
+        let relation = find_relation(graph, relation)?;
+        let (mut objects, mut subjects) = (none(), none());
+        for triple in Split::ALL.iter().flat_map(|split| graph.triples(*split)) {
+            if triple.relation == relation {
+                objects[triple.object.0 as usize] = true;
+                subjects[triple.subject.0 as usize] = true;
+            }
+        }
+        Ok(Self { objects: Some(objects), subjects: Some(subjects) })
+    }
+}
+
+/// Queries or triples between two looks at Ctrl-C.
+const BLOCK: usize = 1024;
 
 fn answer(
     arguments: &PredictArguments,
@@ -306,44 +328,60 @@ fn answer(
     queries: &[Query],
     temperature: f64,
 ) -> anyhow::Result<Vec<Prediction>> {
-    /// Queries between two looks at Ctrl-C.
-    const BLOCK: usize = 1024;
     let graph = &run.graph;
     let known = if arguments.known { Known::Shown } else { Known::LeftOut };
-    let options = candidates(arguments, graph)?.map(|among| PredictOptions {
-        k: arguments.k as usize,
-        known,
-        among,
-        temperature,
-    });
+    let candidates = Candidates::of(arguments, graph)?;
     let stop = stop_flag()?;
     let bar = progress_bar(queries.len());
-    let mut predictions = Vec::with_capacity(queries.len());
-    // Neighbours that ask in the same direction are answered together.
-    let same_direction = |a: &Query, b: &Query| is_inverse(graph, *a) == is_inverse(graph, *b);
-    for block in queries.chunk_by(same_direction).flat_map(|queries| queries.chunks(BLOCK)) {
-        let options = &options[usize::from(is_inverse(graph, block[0]))];
-        let answers = predict(graph, run, block, options)?;
-        let found = block.iter().zip(answers);
-        predictions.extend(found.map(|(query, a)| prediction(graph, *query, &a, options)));
-        bar.set_position(predictions.len() as u64);
-        if signal(&stop) == fullrank_engine::Signal::Stop {
-            return Err(Interrupted.into());
+    let mut predictions: Vec<(usize, Prediction)> = Vec::with_capacity(queries.len());
+    for (asks_subjects, among) in [(false, candidates.objects), (true, candidates.subjects)] {
+        let options = PredictOptions { k: arguments.k as usize, known, among, temperature };
+        let (places, queries): (Vec<usize>, Vec<Query>) = queries
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(_, query)| graph.is_inverse(query.relation) == asks_subjects)
+            .unzip();
+        for (places, queries) in places.chunks(BLOCK).zip(queries.chunks(BLOCK)) {
+            let answers = predict(graph, run, queries, &options)?;
+            for ((place, query), answers) in places.iter().zip(queries).zip(answers) {
+                predictions.push((*place, prediction(graph, *query, &answers, &options)));
+            }
+            pass(&bar, places.len(), &stop)?;
         }
     }
     bar.finish_and_clear();
-    Ok(predictions)
+    predictions.sort_by_key(|(place, _)| *place);
+    Ok(predictions.into_iter().map(|(_, prediction)| prediction).collect())
 }
 
-fn progress_bar(queries: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} queries, {eta} left")
+fn score(run: &Run, triples: &[Triple], temperature: f64) -> anyhow::Result<Vec<ScoredTriple>> {
+    let stop = stop_flag()?;
+    let bar = progress_bar(triples.len());
+    let mut scored = Vec::with_capacity(triples.len());
+    for triples in triples.chunks(BLOCK) {
+        let scores = score_triples(&run.graph, run, triples, temperature)?;
+        let block = triples.iter().zip(&scores);
+        scored.extend(block.map(|(triple, score)| scored_triple(&run.graph, triple, score)));
+        pass(&bar, triples.len(), &stop)?;
+    }
+    bar.finish_and_clear();
+    Ok(scored)
+}
+
+/// Shows that a block is done, and stops if that was asked for.
+fn pass(bar: &ProgressBar, done: usize, stop: &AtomicBool) -> anyhow::Result<()> {
+    bar.inc(done as u64);
+    match signal(stop) {
+        Signal::Stop => Err(Interrupted.into()),
+        Signal::Continue => Ok(()),
+    }
+}
+
+fn progress_bar(n: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left")
         .expect("the template is well formed");
-    ProgressBar::new(queries as u64).with_style(style)
-}
-
-/// Whether subjects are asked for.
-fn is_inverse(graph: &Graph, query: Query) -> bool {
-    query.relation.0 as usize >= graph.relations().len()
+    ProgressBar::new(n as u64).with_style(style)
 }
 
 fn prediction(
@@ -352,8 +390,12 @@ fn prediction(
     answers: &[Answer],
     options: &PredictOptions,
 ) -> Prediction {
-    let number = graph.answers().find(query);
-    let known = number.map_or(0, |number| graph.answers().up_to(number, Split::Test).len());
+    let is_candidate =
+        |object: &&EntityId| options.among.as_ref().is_none_or(|among| among[object.0 as usize]);
+    let known = match options.known {
+        Known::LeftOut => known_answers(graph, query).iter().filter(is_candidate).count(),
+        Known::Shown => 0,
+    };
     let answer = |answer: &Answer| AnswerNames {
         name: graph.entities().name(answer.object.0).to_owned(),
         probability: answer.log_probability.exp(),
@@ -363,14 +405,14 @@ fn prediction(
     Prediction {
         query: query_names(graph, query),
         answers: answers.iter().map(answer).collect(),
-        known_left_out: if options.known == Known::LeftOut { known } else { 0 },
+        known_left_out: known,
         temperature: options.temperature,
     }
 }
 
-fn query_names(graph: &Graph, query: Query) -> QueryNames {
+pub(crate) fn query_names(graph: &Graph, query: Query) -> QueryNames {
     let given = Some(graph.entities().name(query.subject.0).to_owned());
-    let is_inverse = is_inverse(graph, query);
+    let is_inverse = graph.is_inverse(query.relation);
     let relation = if is_inverse { graph.inverse(query.relation) } else { query.relation };
     let relation = graph.relations().name(relation.0).to_owned();
     match is_inverse {
@@ -392,23 +434,28 @@ fn scored_triple(graph: &Graph, triple: &Triple, score: &TripleScore) -> ScoredT
     }
 }
 
-fn predictions_text(arguments: &PredictArguments, predictions: &[Prediction]) -> String {
+impl fmt::Display for QueryNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = |name: &Option<String>| printable(name.as_deref().unwrap_or("?"));
+        let Self { subject, relation, object } = self;
+        write!(f, "({}, {}, {})", place(subject), printable(relation), place(object))
+    }
+}
+
+fn predictions_text(predictions: &[Prediction]) -> String {
     let mut text = String::new();
     for prediction in predictions {
-        let QueryNames { subject, relation, object } = &prediction.query;
-        let place = |name: &Option<String>| printable(name.as_deref().unwrap_or("?"));
-        let _ =
-            writeln!(text, "({}, {}, {})\n", place(subject), printable(relation), place(object));
+        let _ = writeln!(text, "{}\n", prediction.query);
         if prediction.answers.is_empty() {
-            text.push_str("  no entity is left to answer\n\n");
-            continue;
+            text.push_str("  no entity is left to answer\n");
+        } else {
+            let rows = prediction.answers.iter().zip(1..).map(|(answer, place)| {
+                let known = answer.known_in.as_deref().map_or(String::new(), |s| format!("in {s}"));
+                vec![count(place), answer.name.clone(), probability(answer.probability), known]
+            });
+            text.push_str(&table(&["", "", "probability", ""], rows));
         }
-        let rows = prediction.answers.iter().zip(1..).map(|(answer, place)| {
-            let known = answer.known_in.as_deref().map_or(String::new(), |s| format!("in {s}"));
-            vec![count(place), answer.name.clone(), probability(answer.probability), known]
-        });
-        text.push_str(&table(&["", "", "probability", ""], rows));
-        if prediction.known_left_out > 0 && !arguments.known {
+        if prediction.known_left_out > 0 {
             let known = counted(prediction.known_left_out, "known answer");
             let _ = writeln!(text, "  {known} left out; --known shows them");
         }
@@ -427,8 +474,8 @@ fn triples_text(scored: &[ScoredTriple]) -> String {
     table(&["", "", "", "probability", "rank", ""], rows) + "\n"
 }
 
-/// What the numbers mean, in the words of this command line.
-fn foot(arguments: &PredictArguments, run: &Run, predictions: &[Prediction]) -> String {
+/// What the numbers mean.
+fn foot(arguments: &PredictArguments, run: &Run) -> String {
     let share = if arguments.triples.is_some() {
         "A probability is the share of this object among the answers to (subject, relation, ?), other \
          known answers\nleft out; rank is its place there."
@@ -442,23 +489,21 @@ fn foot(arguments: &PredictArguments, run: &Run, predictions: &[Prediction]) -> 
         (None, Some(fitted)) => format!("Temperature {fitted:.3}, fitted on validation."),
         (None, None) => "No temperature was fitted.".to_owned(),
     };
-    let spread =
-        if predictions.is_empty() { "" } else { " Fifty true answers get about .02 each." };
-    format!("{share}{spread}\n{temperature}\n")
+    format!("{share} Fifty true answers get about .02 each.\n{temperature}\n")
 }
 
-/// Four digits, of the number itself or behind its zeros.
+/// Four places, or a power of ten where they would say nothing.
 pub(crate) fn probability(value: f64) -> String {
     if value >= 0.001 { format!("{value:.4}") } else { format!("{value:.1e}") }
 }
 
 fn answer_cells(predictions: &[Prediction]) -> Vec<Vec<String>> {
-    let header = ["subject", "relation", "object", "asked", "place", "probability"];
+    let header = ["subject", "relation", "object", "asked", "rank", "probability"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows[0].extend(["log_probability".to_owned(), "known_in".to_owned()]);
     for prediction in predictions {
         let QueryNames { subject, relation, object } = &prediction.query;
-        for (place, answer) in (1..).zip(&prediction.answers) {
+        for (place, answer) in (1_usize..).zip(&prediction.answers) {
             let asked = if subject.is_none() { "subject" } else { "object" };
             let name = |given: &Option<String>| given.clone().unwrap_or(answer.name.clone());
             rows.push(vec![
@@ -466,7 +511,7 @@ fn answer_cells(predictions: &[Prediction]) -> Vec<Vec<String>> {
                 relation.clone(),
                 name(object),
                 asked.to_owned(),
-                i32::to_string(&place),
+                place.to_string(),
                 answer.probability.to_string(),
                 answer.log_probability.to_string(),
                 answer.known_in.clone().unwrap_or_default(),

@@ -11,7 +11,7 @@ use fullrank_graph::statistics::both_degrees;
 use fullrank_graph::{Graph, Query, Split, Triple};
 
 use crate::output::count;
-use crate::predict::probability;
+use crate::predict::{probability, query_names};
 use crate::train::{METRICS_HEADER, metrics_row};
 pub(crate) use demo::{DemoReport, Group};
 use page::{Bar, Page, Plot, Series};
@@ -245,8 +245,9 @@ fn bounds(page: &mut Page, graph: &Graph, dim: usize) {
     page.charts(vec![("dimensions, on a logarithmic scale".to_owned(), Plot::Bars { bars })]);
     let share = 100.0 * crowded_share(graph, dim);
     let advice = match advise(graph, dim) {
-        Advice::Linear => "Most facts are within its reach: a linear output layer is advised.",
-        Advice::Mixture => "That is much of the graph: a mixture is advised.",
+        Advice::Wide => "But d is enough for any ranking: a linear output layer is advised.",
+        Advice::Sparse => "Most facts are within its reach: a linear output layer is advised.",
+        Advice::Crowded => "That is much of the graph: a mixture is advised.",
     };
     page.paragraph(&format!(
         "A linear output layer has at most d independent columns. {share:.1} % of the facts, asked \
@@ -267,17 +268,12 @@ fn examples(page: &mut Page, run: &Run) -> Result<(), fullrank_engine::Error> {
         ..PredictOptions::default()
     };
     let answers = predict(graph, run, &queries, &options)?;
-    let (entities, relations) = (graph.entities(), graph.relations());
     for (query, answers) in queries.iter().zip(answers) {
-        let given = entities.name(query.subject.0);
-        page.subheading(&match query.relation.0 as usize >= relations.len() {
-            true => format!("(?, {}, {given})", relations.name(graph.inverse(query.relation).0)),
-            false => format!("({given}, {}, ?)", relations.name(query.relation.0)),
-        });
+        page.subheading(&query_names(graph, *query).to_string());
         let rows: Vec<_> = telling(&answers)
             .into_iter()
             .map(|answer| {
-                let name = entities.name(answer.object.0).to_owned();
+                let name = graph.entities().name(answer.object.0).to_owned();
                 let known = answer.known_in.map(|split| split.to_string());
                 (name, probability(answer.log_probability.exp()), known)
             })

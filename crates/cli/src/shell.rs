@@ -1,13 +1,13 @@
 //! What a shell and `man` need to know of the program.
 
-use std::io;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, CommandFactory, ValueHint};
 use clap_complete::Shell;
+use fullrank_engine::Existing;
 
-use crate::output::show;
+use crate::output::{show, write_file};
 
 /// Print completions for a shell
 #[derive(Args, Debug)]
@@ -28,6 +28,10 @@ pub(crate) struct ManArguments {
     /// The folder for them
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     out: PathBuf,
+
+    /// Replace pages that are there
+    #[arg(long)]
+    force: bool,
 }
 
 pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<()> {
@@ -38,9 +42,18 @@ pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<()
 }
 
 pub(crate) fn man(arguments: &ManArguments) -> anyhow::Result<()> {
-    let write = || -> io::Result<()> {
-        std::fs::create_dir_all(&arguments.out)?;
-        clap_mangen::generate_to(crate::Arguments::command(), &arguments.out)
-    };
-    write().with_context(|| format!("{} cannot be written", arguments.out.display()))
+    let fail = || format!("{} cannot be written", arguments.out.display());
+    std::fs::create_dir_all(&arguments.out).with_context(fail)?;
+    let existing = if arguments.force { Existing::Replace } else { Existing::Keep };
+    let mut program = crate::Arguments::command();
+    program.build();
+    let commands = program.get_subcommands().filter(|command| command.get_name() != "help");
+    for command in std::iter::once(&program).chain(commands) {
+        let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+        let page = clap_mangen::Man::new(command.clone().name(name.clone()));
+        let mut text = Vec::new();
+        page.render(&mut text).with_context(fail)?;
+        write_file(&arguments.out.join(format!("{name}.1")), existing, &text)?;
+    }
+    Ok(())
 }

@@ -5,18 +5,18 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use clap::{Args, ValueHint};
-use fullrank_engine::config::{Choice, OutputKind};
+use fullrank_engine::config::Choice;
 use fullrank_engine::evaluate::{Metrics, calibrate, fit_temperature, metrics, rank_answers};
 use fullrank_engine::{
     Config, End, EpochRecord, Error, Event, Existing, RawConfig, Run, Signal, Trained,
-    TrainingFolder, advised_batch, epochs, forecast, train,
+    TrainingFolder, epochs, forecast, train,
 };
-use fullrank_graph::bounds::{Advice, CROWDED, advise, crowded_share};
 use fullrank_graph::{Graph, Split};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
+use crate::advise::{advised, possible_outputs};
 use crate::evaluate::{progress_bar, show_progress};
 use crate::input::InputArguments;
 use crate::memory::check_memory;
@@ -85,15 +85,15 @@ struct Summary {
 }
 
 pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
-    let settings = arguments.settings.raw()?;
-    // The run to be resumed has its own settings; those given need not be all of them.
+    let given = arguments.settings.raw()?;
+    // Before minutes of loading, not after. A run to be resumed has its own settings; those given
+    // need not go together without them.
     if !arguments.resume {
-        // Before minutes of loading, not after.
-        settings.check()?;
+        possible_outputs(&given)?;
     }
     let loaded = arguments.input.load()?;
     arguments.input.say_notes(&loaded);
-    let plans = plan(arguments, settings, &loaded.graph)?;
+    let plans = plan(arguments, &given, &loaded.graph)?;
     let session = Session { arguments, graph: &loaded.graph, stop: &*stop_flag()? };
     let mut summaries = Vec::new();
     for (settings, out) in &plans {
@@ -115,62 +115,30 @@ pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
 /// The settings and the folder of each training.
 fn plan(
     arguments: &TrainArguments,
-    mut settings: RawConfig,
+    given: &RawConfig,
     graph: &Graph,
 ) -> anyhow::Result<Vec<(RawConfig, PathBuf)>> {
-    if let (Some(out), true, None) = (&arguments.out, arguments.resume, arguments.seeds)
-        && out.join("run.json").exists()
+    // A run goes on with its own settings, whatever would be advised now.
+    let goes_on = |out: &Path| arguments.resume && out.join("run.json").exists();
+    if let (Some(out), None) = (&arguments.out, arguments.seeds)
+        && goes_on(out)
     {
-        return Ok(vec![(settings, out.clone())]);
+        return Ok(vec![(given.clone(), out.clone())]);
     }
-    if !settings.gives("output") {
-        advise_output(&mut settings, graph)?;
-    }
-    if !settings.gives("batch") {
-        advise_batch(&mut settings, graph)?;
-    }
-    let config = settings.check()?;
+    let advised = advised(given, graph)?;
+    let config = advised.check()?;
     let out = arguments.out.clone().unwrap_or_else(|| default_folder(arguments, &config));
-    let Some(seeds) = arguments.seeds else { return Ok(vec![(settings, out)]) };
+    let settings = |out: &Path| if goes_on(out) { given.clone() } else { advised.clone() };
+    let Some(seeds) = arguments.seeds else { return Ok(vec![(settings(&out), out)]) };
     let seeds = config.seed..config.seed + u64::from(seeds);
     Ok(seeds
         .map(|seed| {
-            let mut settings = settings.clone();
+            let out = out.join(format!("seed-{seed}"));
+            let mut settings = settings(&out);
             settings.add_option("seed", &seed.to_string());
-            (settings, out.join(format!("seed-{seed}")))
+            (settings, out)
         })
         .collect())
-}
-
-/// Takes the output layer that the graph's bounds advise, and says so.
-fn advise_output(settings: &mut RawConfig, graph: &Graph) -> anyhow::Result<()> {
-    let dim = settings.check()?.dim;
-    let (output, other) = match advise(graph, dim) {
-        Advice::Linear => (OutputKind::Softmax, OutputKind::Mixture),
-        Advice::Mixture => (OutputKind::Mixture, OutputKind::Softmax),
-    };
-    let share = 100.0 * crowded_share(graph, dim);
-    say(&format!(
-        "note: {} chosen: {share:.0} % of the facts belong to queries with more answers than d = {} is \
-         sure to tell apart, and a mixture is advised above {:.0} % (--output {})",
-        output.name(),
-        count(dim),
-        100.0 * CROWDED,
-        other.name(),
-    ));
-    settings.add_option("output", output.name());
-    Ok(())
-}
-
-/// Takes the batch that suits the graph, and says so if it is not the usual one.
-fn advise_batch(settings: &mut RawConfig, graph: &Graph) -> anyhow::Result<()> {
-    let config = settings.check()?;
-    let batch = advised_batch(graph, &config)?;
-    if batch != config.batch {
-        say(&format!("note: batch {batch} chosen, for enough updates an epoch (--batch)"));
-        settings.add_option("batch", &batch.to_string());
-    }
-    Ok(())
 }
 
 /// Where a run goes unless told otherwise.
@@ -210,7 +178,8 @@ impl Session<'_> {
         progress.bar.finish_and_clear();
         let trained = trained.map_err(|error| match error {
             Error::Interrupted => {
-                say("saved; the same command with --resume goes on");
+                let instead = if self.arguments.force { " instead of --force" } else { "" };
+                say(&format!("saved; the same command with --resume{instead} goes on"));
                 Interrupted.into()
             }
             other => anyhow::Error::from(other),
@@ -261,7 +230,7 @@ impl Session<'_> {
             calibration,
         };
         let report_path = out.join("report.html");
-        write_file(&report_path, true, report.to_html()?.as_bytes())?;
+        write_file(&report_path, Existing::Replace, report.to_html()?.as_bytes())?;
         let config = &run.config;
         Ok(Summary {
             valid: valid_metrics,
@@ -283,12 +252,12 @@ impl Session<'_> {
     fn command(&self, config: &Config, out: &Path) -> String {
         let mut words = vec!["fullrank".to_owned(), "train".to_owned()];
         words.extend(self.arguments.input.to_words());
-        let mut settings = config.changes();
-        // Always, for what is advised may change.
-        if config.output == OutputKind::Softmax {
-            settings.push(("output", config.output.name().to_owned()));
-        }
-        for (name, value) in settings {
+        // These two always, for without them they would be chosen anew.
+        let advised =
+            [("output", config.output.name().to_owned()), ("batch", config.batch.to_string())];
+        let changes =
+            config.changes().into_iter().filter(|(name, _)| !matches!(*name, "output" | "batch"));
+        for (name, value) in changes.chain(advised) {
             words.extend([format!("--{}", name.replace('_', "-")), value]);
         }
         words.extend(["--out".to_owned(), out.display().to_string()]);
@@ -406,16 +375,22 @@ fn spread_rows(summaries: &[Summary]) -> Vec<Vec<String>> {
     if found.len() < 2 {
         return Vec::new();
     }
-    let n = found.len() as f64;
     let spread = columns(found[0]).into_iter().enumerate().map(|(column, (_, digits))| {
-        let values = || found.iter().map(|metrics| columns(metrics)[column].0);
-        let mean = values().sum::<f64>() / n;
-        let variance = values().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        (format!("{mean:.digits$}"), format!("{:.digits$}", variance.sqrt()))
+        let values: Vec<f64> = found.iter().map(|metrics| columns(metrics)[column].0).collect();
+        let (mean, deviation) = spread(&values);
+        (format!("{mean:.digits$}"), format!("{deviation:.digits$}"))
     });
     let (means, deviations): (Vec<String>, Vec<String>) = spread.unzip();
     let row = |name: &str, cells| [vec![name.to_owned(), count(found[0].n_ranks)], cells].concat();
     vec![row("test, mean", means), row("test, deviation", deviations)]
+}
+
+/// Mean and standard deviation of at least two values.
+pub(crate) fn spread(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    (mean, (squares / (n - 1.0)).sqrt())
 }
 
 /// Columns of [`metrics_row`].
@@ -446,7 +421,10 @@ fn next_steps(summaries: &[Summary]) -> String {
     for summary in summaries {
         text.push_str(&format!("a page to look at: {}\n", summary.report.display()));
     }
-    let run = summaries[0].run.display();
+    let first = &summaries[0].run;
+    // Of several seeds the best is found by the folder that has them.
+    let run = if summaries.len() > 1 { first.parent().unwrap_or(first) } else { first };
+    let run = quoted(&run.display().to_string());
     text.push_str(&format!(
         "next: fullrank predict {run} --subject NAME --relation NAME\n      fullrank evaluate {run} \
          --by relation\n"

@@ -112,7 +112,8 @@ fn both_directions_and_restricted_candidates_are_answered() {
     assert!(shown.starts_with("(person 0, lives in, ?)\n"), "{shown}");
     assert!(shown.contains("city 1") && shown.contains("city 2"), "{shown}");
     assert!(!shown.contains("person 1"), "{shown}");
-    assert!(shown.contains("1 known answer left out; --known shows them"), "{shown}");
+    // The city that is known is not among them, so none was left out.
+    assert!(!shown.contains("left out;"), "{shown}");
     assert!(shown.contains("the share of this entity among the answers that are not known yet"));
     // Nine validation triples are too few for a temperature.
     assert!(shown.contains("No temperature was fitted."), "{shown}");
@@ -151,10 +152,7 @@ fn a_file_of_queries_becomes_a_table_that_is_never_overwritten() {
     assert_eq!(text(temp.path(), &ask), "");
     let written = fs::read_to_string(temp.path().join("answers.csv")).unwrap();
     let lines: Vec<&str> = written.lines().collect();
-    assert_eq!(
-        lines[0],
-        "subject,relation,object,asked,place,probability,log_probability,known_in"
-    );
+    assert_eq!(lines[0], "subject,relation,object,asked,rank,probability,log_probability,known_in");
     assert_eq!(lines.len(), 1 + 3 * 2);
     assert!(lines[1].starts_with("person 0,knows,"), "{written}");
     assert!(lines[3].contains(",lives in,city 1,subject,1,"), "{written}");
@@ -201,7 +199,10 @@ fn wrong_queries_are_told_with_place_and_remedy() {
     assert_eq!(told, "error: q.tsv:3: there is no relation `knew`; the closest: `knows`\n");
     fs::write(temp.path().join("q.tsv"), "person 0\tknows\tperson 1\n").unwrap();
     let told = failure(temp.path(), &["predict", "run", "--queries", "q.tsv"], 1);
-    assert_eq!(told, "error: q.tsv:1: expected one `?`, as subject or as object\n");
+    assert_eq!(
+        told,
+        "error: q.tsv:1: expected one `?`, as subject or as object, found `person 0` and `person 1`\n"
+    );
     fs::write(temp.path().join("q.tsv"), "person 0\n").unwrap();
     let told = failure(temp.path(), &["predict", "run", "--queries", "q.tsv"], 1);
     assert_eq!(
@@ -222,7 +223,7 @@ fn wrong_queries_are_told_with_place_and_remedy() {
     let told = failure(temp.path(), &[&ask[..], &["--out", "x.xls"]].concat(), 2);
     assert!(told.contains("expected a name that ends in .csv, .tsv or .json"), "{told}");
     let told = failure(temp.path(), &[&ask[..], &["--temperature", "0"]].concat(), 2);
-    assert!(told.contains("expected a number above 0"), "{told}");
+    assert!(told.contains("expected a number from 0.001 to 1000"), "{told}");
 }
 
 #[test]
@@ -238,8 +239,8 @@ fn hostile_names_do_no_harm_in_reports_terminals_and_tables() {
     for part in ["How good is it?", "Where is it good?", "How did it learn?", "Do it again"] {
         assert!(report.contains(part), "{part}");
     }
-    let command = "fullrank train people.tsv --dim 8 --batch 32 --epochs 20 --learning-rate 0.02 \
-                   --output softmax --out run";
+    let command = "fullrank train people.tsv --dim 8 --epochs 20 --learning-rate 0.02 \
+                   --output softmax --batch 32 --out run";
     assert!(report.contains(command), "{report}");
 }
 
@@ -267,6 +268,11 @@ fn tables_are_exported_with_their_names() {
     let told = failure(temp.path(), &["export", "run", "--out", "vectors"], 1);
     assert!(told.starts_with("error: vectors: there is something here already\n"), "{told}");
     text(temp.path(), &["export", "run", "--out", "vectors", "--force"]);
+    // What was written by the export before is gone.
+    assert!(!temp.path().join("vectors/encoder.entity.npy").exists());
+    // A folder with other things in it is not an export.
+    let told = failure(temp.path(), &["export", "run", "--out", "run", "--force"], 1);
+    assert!(told.starts_with("error: run: there is something here already\n"), "{told}");
 }
 
 #[test]
@@ -287,6 +293,27 @@ fn the_output_layer_follows_the_graph_unless_it_is_given() {
     assert!(!said(&output).contains("chosen"), "{}", said(&output));
     // A run goes on as it began, whatever is advised.
     printed(temp.path(), "train graph --out own --resume");
+    // What only one of them has decides.
+    let output =
+        run(temp.path(), &format!("train graph --dim 4 --smoothing 0.1 {quick} --out smooth"));
+    assert!(said(&output).contains("note: softmax chosen, which alone has all settings given"));
+    let output =
+        run(temp.path(), &format!("train graph --dim 299 --components 2 {quick} --out two"));
+    assert!(said(&output).contains("note: mixture chosen, which alone has all settings given"));
+    let output = run(temp.path(), "train graph --dim 4 --smoothing 0.1 --components 2");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+#[test]
+fn a_report_that_is_not_of_the_demo_stays() {
+    let temp = folder(&[("fullrank-demo/report.html", "mine")]);
+    let told = failure(temp.path(), &["demo"], 1);
+    assert_eq!(
+        told,
+        "error: fullrank-demo/report.html: there is a file already\n\nReplace it by --force.\n"
+    );
+    let folder = temp.path().join("fullrank-demo");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
 }
 
 #[test]
@@ -308,6 +335,8 @@ fn shells_and_man_know_the_program() {
         assert!(script.contains("answers-per-item") || script.contains("fullrank"), "{shell}");
     }
     printed(temp.path(), "man --out man1");
+    let told = failure(temp.path(), &["man", "--out", "man1"], 1);
+    assert!(told.contains("Replace it by --force."), "{told}");
     for page in ["fullrank.1", "fullrank-train.1", "fullrank-predict.1"] {
         assert!(temp.path().join("man1").join(page).exists(), "{page}");
     }

@@ -328,7 +328,7 @@ pub(crate) fn log_sum_without(row: &[f32], without: &[EntityId]) -> f64 {
 }
 
 /// log(exp a + exp b).
-fn log_add(a: f64, b: f64) -> f64 {
+pub(crate) fn log_add(a: f64, b: f64) -> f64 {
     let (small, large) = if a < b { (a, b) } else { (b, a) };
     large + (small - large).exp().ln_1p()
 }

@@ -9,7 +9,8 @@ use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
 use rayon::prelude::*;
 
 use crate::error::Error;
-use crate::evaluate::{Scorer, log_sum_without};
+use crate::evaluate::{Scorer, log_add, log_sum_without};
+use crate::ops::count_above;
 
 /// What is asked of every query.
 #[derive(Debug, Clone)]
@@ -93,8 +94,10 @@ pub fn score_triples(
     let queries: Vec<Query> = places.keys().copied().collect();
     let found = map_rows(graph, scorer, &queries, |query, row| {
         let row = at_temperature(row, temperature);
-        let score =
-            |place: &usize| (*place, score_object(graph, query, triples[*place].object, &row));
+        let left = log_sum_without(&row, known_answers(graph, query));
+        let score = |place: &usize| {
+            (*place, score_object(graph, query, triples[*place].object, &row, left))
+        };
         places[&query].iter().map(score).collect::<Vec<_>>()
     })?;
     let mut scores: Vec<(usize, TripleScore)> = found.into_iter().flatten().collect();
@@ -157,25 +160,30 @@ fn best_answers(graph: &Graph, query: Query, row: &[f32], options: &PredictOptio
     objects.into_iter().map(answer).collect()
 }
 
-fn score_object(graph: &Graph, query: Query, object: EntityId, row: &[f32]) -> TripleScore {
-    let others: Vec<EntityId> =
-        known_answers(graph, query).iter().copied().filter(|other| *other != object).collect();
+/// `left`: log Σ P over all objects that are no known answers.
+fn score_object(
+    graph: &Graph,
+    query: Query,
+    object: EntityId,
+    row: &[f32],
+    left: f64,
+) -> TripleScore {
     let score = row[object.0 as usize];
-    let (mut above, mut beside) = (0.0, 0.0);
-    for other in row {
-        above += f64::from(u8::from(*other > score));
-        beside += f64::from(u8::from(*other == score));
-    }
-    for other in &others {
+    let known_in = known_in(graph, query, object);
+    let (mut above, mut beside) = count_above(row, score);
+    // It stands beside itself, which does not count.
+    beside -= 1;
+    for other in known_answers(graph, query).iter().filter(|other| **other != object) {
         let other = row[other.0 as usize];
-        above -= f64::from(u8::from(other > score));
-        beside -= f64::from(u8::from(other == score));
+        above -= u32::from(other > score);
+        beside -= u32::from(other == score);
     }
+    let log_probability = f64::from(score);
+    let total = if known_in.is_some() { log_add(left, log_probability) } else { left };
     TripleScore {
-        log_probability: f64::from(score) - log_sum_without(row, &others),
-        // It stands beside itself, which does not count.
-        answer_rank: above + 0.5 * (beside - 1.0) + 1.0,
-        known_in: known_in(graph, query, object),
+        log_probability: log_probability - total,
+        answer_rank: f64::from(above) + 0.5 * f64::from(beside) + 1.0,
+        known_in,
     }
 }
 
@@ -184,8 +192,8 @@ fn at_temperature(row: &[f32], temperature: f64) -> Vec<f32> {
     row.iter().map(|x| x / temperature as f32).collect()
 }
 
-/// All answers of a query that the graph has.
-fn known_answers(graph: &Graph, query: Query) -> &[EntityId] {
+/// All answers of a query that the graph has, in any split.
+pub fn known_answers(graph: &Graph, query: Query) -> &[EntityId] {
     let number = graph.answers().find(query);
     number.map_or(&[], |number| graph.answers().up_to(number, Split::Test))
 }

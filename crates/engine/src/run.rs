@@ -7,9 +7,9 @@
 //! - `metrics.jsonl`: a line per epoch;
 //! - `report.html`: a page that shows it, made by the program;
 //! - `model.safetensors`: the best weights, once the training is over;
-//! - `checked.json`: which files were found whole, so that they need not be hashed again;
 //! - `checkpoint/` until then: the state to go on from, the best weights so far, and a manifest
-//!   that is written last. What the manifest does not name is a leftover and is removed.
+//!   that is written last. What the manifest does not name is a leftover and is removed;
+//! - `checked.json`: which files were found whole, so that they need not be hashed again.
 //!
 //! Only one training can be in a folder: it holds a lock on `lock`.
 
@@ -37,7 +37,7 @@ use crate::random::Weights;
 use crate::train::{Best, End, EpochRecord, Position, State, Trained, device, new_model};
 use checked::{CHECKED, Checked};
 use checkpoint::{Checkpoint, load_model};
-use files::{TensorFile, TensorReader};
+use files::{Hashes, TensorFile, TensorReader};
 
 /// Changes when older programs could no longer read a run.
 const FORMAT: u32 = 1;
@@ -129,38 +129,41 @@ impl Run {
     /// When the folder is no run, has no weights yet, or is damaged.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let manifest = read_manifest(folder)?;
-        let mut checked = Checked::read(folder);
-        let found = SavedWeights::open(folder, &manifest, &checked);
+        let checked = Checked::read(folder);
+        // With the manifest, whose hashes they were checked against.
+        let files = [RUN, MODEL, facts::NAMES, facts::KNOWN];
+        let stamps = checked.stamps(&files);
+        let hashes = if checked.has(&files) { Hashes::Known } else { Hashes::Check };
+        let found = SavedWeights::open(folder, &manifest, hashes);
         // The training may have moved on between two looks: look again, once.
         let mut weights = match found {
             Err(Error::NoWeights { .. } | Error::Read { .. }) => {
-                SavedWeights::open(folder, &read_manifest(folder)?, &checked)
+                SavedWeights::open(folder, &read_manifest(folder)?, hashes)
             }
             found => found,
         }?;
         let config = read_config(folder, &manifest)?;
-        let is_checked = checked.has(&[facts::NAMES, facts::KNOWN]);
-        let graph = facts::read(folder, &manifest.known, &manifest.dataset, is_checked)?;
+        let graph = facts::read(folder, &manifest.known, &manifest.dataset, hashes)?;
         let model = new_model(&config, &graph, Weights::zeros(device()));
         let model = load_model(model, &mut weights.reader, "")?;
         let parameters = count(&model);
         let SavedWeights { best, updates, is_finished, temperature, .. } = weights;
-        let files = [MODEL, facts::NAMES, facts::KNOWN];
-        if is_finished && !checked.has(&files) {
-            checked.remember(&files);
+        if is_finished && hashes == Hashes::Check {
+            checked.remember(&stamps);
         }
         Ok(Self { config, graph, best, is_finished, updates, parameters, temperature, model })
     }
 
     /// Everything the model has learned, and its running statistics.
     pub fn tables(&self) -> Vec<Table> {
-        let rows = |name: &str| match name {
-            "encoder.entity" | "encoder.subject" | "encoder.object" | "bias" => TableRows::Entities,
+        let n_entities = self.graph.entities().len();
+        let rows = |tensor: &Named| match tensor.name.as_str() {
             "encoder.relation" => TableRows::Relations,
+            _ if tensor.shape[0] == n_entities => TableRows::Entities,
             _ => TableRows::Other,
         };
         let table = |tensor: Named| Table {
-            rows: rows(&tensor.name),
+            rows: rows(&tensor),
             name: tensor.name,
             shape: tensor.shape,
             values: tensor.values.into_data().try_into_vec().expect("models are f32"),
@@ -219,9 +222,9 @@ struct SavedWeights {
 }
 
 impl SavedWeights {
-    fn open(folder: &Path, manifest: &RunManifest, checked: &Checked) -> Result<Self, Error> {
+    fn open(folder: &Path, manifest: &RunManifest, hashes: Hashes) -> Result<Self, Error> {
         if let Some(RunResult { best, updates, model, temperature, .. }) = &manifest.result {
-            let reader = TensorReader::map(folder, model, checked.has(&[MODEL]))?;
+            let reader = TensorReader::map(folder, model, hashes)?;
             return Ok(Self {
                 reader,
                 best: *best,

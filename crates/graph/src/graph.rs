@@ -206,6 +206,11 @@ impl Graph {
         })
     }
 
+    /// Whether this is the inverse of a relation, so that a query over it asks for subjects.
+    pub fn is_inverse(&self, relation: RelationId) -> bool {
+        relation.0 as usize >= self.relations.len()
+    }
+
     /// The memory that triples and index take, in bytes; names come on top.
     pub fn heap_bytes(&self) -> usize {
         let triples = self.triples.iter().map(|split| size_of_val(split.as_slice()));
@@ -269,6 +274,7 @@ pub(crate) mod tests {
         for id in 0..6 {
             let relation = RelationId(id);
             assert_ne!(graph.inverse(relation), relation);
+            assert_eq!(graph.is_inverse(relation), id >= 3);
             assert_eq!(graph.inverse(graph.inverse(relation)), relation);
         }
     }

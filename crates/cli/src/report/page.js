@@ -42,8 +42,10 @@ function axes(svg, chart, [x0, x1], [y0, y1]) {
   return [x, y];
 }
 
+// Of a single value, a little around it.
 function range(values) {
-  return [Math.min(...values), Math.max(...values)];
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  return low < high ? [low, high] : [low - Math.abs(low) * .1 - 1e-9, high + Math.abs(high) * .1 + 1e-9];
 }
 
 const draw = {

@@ -18,17 +18,26 @@ pub(super) const CHECKED: &str = "checked.json";
 /// was written this much later than the file.
 const GRAIN: Duration = Duration::from_secs(1);
 
-/// Size and time of change of a file.
+/// Size and time of change of a file, and where the system keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
+pub(super) struct Stamp {
     bytes: u64,
     modified: SystemTime,
+    /// Inode and time of its last change, which no copy keeps; zero where there are none.
+    place: (u64, i64, i64),
 }
 
 impl Stamp {
     fn of(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
-        Some(Self { bytes: metadata.len(), modified: metadata.modified().ok()? })
+        #[cfg(unix)]
+        let place = {
+            use std::os::unix::fs::MetadataExt;
+            (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
+        };
+        #[cfg(not(unix))]
+        let place = (0, 0, 0);
+        Some(Self { bytes: metadata.len(), modified: metadata.modified().ok()?, place })
     }
 }
 
@@ -65,14 +74,15 @@ impl Checked {
         })
     }
 
-    /// Remembers that these files were found whole.
-    pub(super) fn remember(&mut self, files: &[&str]) {
-        for file in files {
-            if let Some(stamp) = Stamp::of(&self.folder.join(file)) {
-                self.remembered.insert((*file).to_owned(), stamp);
-            }
-        }
+    /// The stamps of files that are about to be read.
+    pub(super) fn stamps(&self, files: &[&str]) -> BTreeMap<String, Stamp> {
+        let stamp = |file: &&str| Some(((*file).to_owned(), Stamp::of(&self.folder.join(file))?));
+        files.iter().filter_map(stamp).collect()
+    }
+
+    /// Remembers that files with these stamps were found whole.
+    pub(super) fn remember(&self, stamps: &BTreeMap<String, Stamp>) {
         // A folder that cannot be written can still be read: then it is checked again next time.
-        let _ = files::write_json(&self.folder.join(CHECKED), &self.remembered);
+        let _ = files::write_json(&self.folder.join(CHECKED), stamps);
     }
 }

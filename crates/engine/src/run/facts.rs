@@ -7,7 +7,7 @@ use fullrank_graph::{EntityId, Graph, Names, RelationId, Split, Triple};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::files::{self, Stored, TensorFile, TensorReader, Values};
+use super::files::{self, Hashes, Stored, TensorFile, TensorReader, Values};
 use crate::error::Error;
 
 pub(super) const NAMES: &str = "names.json";
@@ -58,12 +58,12 @@ pub(super) fn read(
     folder: &Path,
     known: &TensorFile,
     dataset: &str,
-    is_checked: bool,
+    hashes: Hashes,
 ) -> Result<Graph, Error> {
     let damaged =
         |file: &str, what: &str| Error::Damaged { path: folder.join(file), what: what.to_owned() };
     let lists: NameLists = files::read_json(&folder.join(NAMES))?;
-    let mut tensors = TensorReader::map(folder, known, is_checked)?;
+    let mut tensors = TensorReader::map(folder, known, hashes)?;
     let names = |list: Vec<String>| {
         let mut names = Names::default();
         for name in &list {
@@ -94,7 +94,7 @@ pub(super) fn read(
         }
     }
     let graph = Graph::from_triples(entities, relations, triples)?;
-    if !is_checked && dataset_hash(&graph) != dataset {
+    if hashes == Hashes::Check && dataset_hash(&graph) != dataset {
         return Err(damaged(NAMES, "names and facts are not those of the training"));
     }
     Ok(graph)

@@ -44,10 +44,12 @@ pub fn crowded_share(graph: &Graph, dim: usize) -> f64 {
 /// What an output layer should be like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Advice {
-    /// A linear one expresses nearly all of the graph, and is quicker.
-    Linear,
-    /// A linear one is too narrow for much of the graph.
-    Mixture,
+    /// Linear: there are dimensions enough for any ranking and any distribution.
+    Wide,
+    /// Linear: it expresses nearly all of the graph, and is quicker.
+    Sparse,
+    /// A mixture: a linear one is too narrow for much of the graph.
+    Crowded,
 }
 
 /// The share of crowded facts above which a mixture is advised.
@@ -58,9 +60,13 @@ pub const CROWDED: f64 = 1.0 / 3.0;
 
 /// What is advised for a graph at a dimension.
 pub fn advise(graph: &Graph, dim: usize) -> Advice {
-    // With a dimension fewer than entities, any ranking and any distribution can be expressed.
-    let is_narrow = dim + 1 < graph.entities().len();
-    if is_narrow && crowded_share(graph, dim) > CROWDED { Advice::Mixture } else { Advice::Linear }
+    if dim + 1 >= graph.entities().len() {
+        Advice::Wide
+    } else if crowded_share(graph, dim) > CROWDED {
+        Advice::Crowded
+    } else {
+        Advice::Sparse
+    }
 }
 
 impl Bounds {
@@ -90,8 +96,9 @@ mod tests {
         assert_eq!(crowded_share(&graph, 2), 1.0);
         assert_eq!(crowded_share(&graph, 3), 0.5);
         assert_eq!(crowded_share(&graph, 11), 0.0);
-        assert_eq!(advise(&graph, 3), Advice::Mixture);
+        assert_eq!(advise(&graph, 3), Advice::Crowded);
+        assert_eq!(advise(&graph, 4), Advice::Crowded);
         // 6 entities: any ranking is possible with 5 dimensions.
-        assert_eq!(advise(&graph, 5), Advice::Linear);
+        assert_eq!(advise(&graph, 5), Advice::Wide);
     }
 }

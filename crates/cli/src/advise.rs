@@ -1,0 +1,78 @@
+//! Which settings suit the graph, where the user has not said?
+
+use fullrank_engine::config::{Choice, OutputKind};
+use fullrank_engine::{Error, RawConfig, advised_batch};
+use fullrank_graph::Graph;
+use fullrank_graph::bounds::{Advice, CROWDED, advise, crowded_share};
+
+use crate::output::{count, say};
+
+/// The output layers that go with the settings given; an error if there is none.
+pub(crate) fn possible_outputs(given: &RawConfig) -> Result<Vec<OutputKind>, Error> {
+    if given.gives("output") {
+        return Ok(vec![given.check()?.output]);
+    }
+    let goes = |output: &OutputKind| with_output(given, *output).check().is_ok();
+    let possible: Vec<OutputKind> =
+        [OutputKind::Softmax, OutputKind::Mixture].into_iter().filter(goes).collect();
+    if possible.is_empty() {
+        given.check()?;
+    }
+    Ok(possible)
+}
+
+/// The settings given, and an output layer and a batch that suit the graph where they are not.
+/// Says what it chose.
+pub(crate) fn advised(given: &RawConfig, graph: &Graph) -> Result<RawConfig, Error> {
+    let mut settings = given.clone();
+    if !given.gives("output") {
+        settings = match possible_outputs(given)?[..] {
+            [only] => {
+                say(&format!("note: {} chosen, which alone has all settings given", only.name()));
+                with_output(given, only)
+            }
+            _ => with_output(given, advised_output(given, graph)?),
+        };
+    }
+    if !given.gives("batch") {
+        let config = settings.check()?;
+        let batch = advised_batch(graph, &config)?;
+        if batch != config.batch {
+            say(&format!("note: batch {batch} chosen, for enough updates an epoch (--batch)"));
+            settings.add_option("batch", &batch.to_string());
+        }
+    }
+    Ok(settings)
+}
+
+fn with_output(given: &RawConfig, output: OutputKind) -> RawConfig {
+    let mut settings = given.clone();
+    settings.add_option("output", output.name());
+    settings
+}
+
+fn advised_output(given: &RawConfig, graph: &Graph) -> Result<OutputKind, Error> {
+    let dim = given.check()?.dim;
+    let crowd = format!(
+        "{:.0} % of the facts belong to queries with more answers than d = {} is sure to tell apart",
+        100.0 * crowded_share(graph, dim),
+        count(dim)
+    );
+    let limit = 100.0 * CROWDED;
+    let (output, note) = match advise(graph, dim) {
+        Advice::Wide => (
+            OutputKind::Softmax,
+            format!("d = {} is enough for any ranking (--output mixture)", count(dim)),
+        ),
+        Advice::Sparse => (
+            OutputKind::Softmax,
+            format!("{crowd}; a mixture is advised above {limit:.0} % (--output mixture)"),
+        ),
+        Advice::Crowded => (
+            OutputKind::Mixture,
+            format!("{crowd}; up to {limit:.0} % a softmax is advised (--output softmax)"),
+        ),
+    };
+    say(&format!("note: {} chosen: {note}", output.name()));
+    Ok(output)
+}
