@@ -374,7 +374,11 @@ fn text(graph: &Graph, outcomes: &[Outcome], summary: &Summary) -> anyhow::Resul
         100.0 * summary.crowded_share,
     );
     text.push_str(&table(&HEADER, outcomes.iter().map(cells)));
-    let _ = writeln!(text, "\n{}\n", wrapped(&verdict(outcomes)));
+    let _ = writeln!(
+        text,
+        "\nK = 1 has the mixture's projections but mixes nothing: it is the control.\n{}\n",
+        wrapped(&verdict(outcomes))
+    );
     text.push_str(&sample(outcomes[outcomes.len() - 1].best())?);
     let report = summary.report.display();
     let _ = writeln!(text, "\nThe same with pictures: {report}   ({:.0} s)", summary.seconds);

@@ -4,12 +4,16 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use fullrank_graph::bounds::Bounds;
+use fullrank_graph::bounds::{
+    self, Advice, AnswerMatrix, Blocks, Bounds, Side, advise, count_blocks, crowded_share, gray,
+    reverse_cuthill_mckee, search,
+};
 use fullrank_graph::load::{self, Loaded};
 use fullrank_graph::statistics::{
     self, Degrees, Leakage, Likeness, NEARLY, RelationClass, RelationProfile, Unseen,
 };
 use fullrank_graph::{Graph, Split};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::input::InputArguments;
@@ -21,7 +25,7 @@ use crate::output::{count, counted, show, show_json, table};
 /// With inverse relations, every triple is also asked backwards.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  fullrank inspect FB15k-237
+  fullrank inspect FB15k-237 --dim 200
   fullrank inspect hetionet.tsv.zst --split pykeen:42 --json
   fullrank inspect drugs.csv --columns drug,effect,disease
   zcat dump.nt.gz | fullrank inspect - --format ntriples")]
@@ -30,8 +34,12 @@ pub(crate) struct InspectArguments {
     input: InputArguments,
 
     /// How much to compute
-    #[arg(long, value_enum, default_value_t = Effort::Low)]
+    #[arg(long, value_enum, default_value_t = Effort::Normal)]
     effort: Effort,
+
+    /// Say what this dimension is good for
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
+    dim: Option<u32>,
 
     /// Print one JSON document
     #[arg(long)]
@@ -40,8 +48,12 @@ pub(crate) struct InspectArguments {
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Effort {
-    /// Counts, degrees and the bounds that follow from them, in seconds
+    /// Counts, degrees and the paper's order of the objects, in seconds
     Low,
+    /// And a better order, within a minute or so
+    Normal,
+    /// And a longer search for it
+    High,
 }
 
 pub(crate) fn run(arguments: &InspectArguments) -> anyhow::Result<()> {
@@ -49,8 +61,8 @@ pub(crate) fn run(arguments: &InspectArguments) -> anyhow::Result<()> {
     let loaded = arguments.input.load()?;
     arguments.input.say_notes(&loaded);
     let candidates = candidates(arguments, &loaded.graph)?;
-    let Effort::Low = arguments.effort;
-    let report = Report::of(&loaded, candidates, start);
+    let mut report = Report::of(&loaded, candidates, arguments.effort, start);
+    report.at_dim = arguments.dim.map(|dim| AtDim::of(&loaded.graph, dim as usize));
     if arguments.json { show_json(&report) } else { show(&report.to_text()) }
 }
 
@@ -71,9 +83,106 @@ struct Report {
     relation_classes: Vec<ClassRow>,
     unseen: Unseen,
     leakage: LeakageReport,
-    bounds: Bounds,
-    bounds_forward: Bounds,
+    bounds: BoundsReport,
+    bounds_forward: BoundsReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_dim: Option<AtDim>,
     seconds: f64,
+}
+
+/// What a dimension is good for.
+#[derive(Serialize)]
+struct AtDim {
+    dim: usize,
+    /// Facts of queries with so many answers n that 2n + 1 > d.
+    crowded_share: f64,
+    advised_output: &'static str,
+}
+
+impl AtDim {
+    fn of(graph: &Graph, dim: usize) -> Self {
+        let advised_output = match advise(graph, dim) {
+            Advice::Wide | Advice::Sparse => "softmax",
+            Advice::Crowded => "mixture",
+        };
+        Self { dim, crowded_share: crowded_share(graph, dim), advised_output }
+    }
+
+    fn to_text(&self) -> String {
+        format!(
+            "  {:.1} % of the facts belong to queries with so many answers n that 2n + 1 > d; a {} is \
+             advised\n",
+            100.0 * self.crowded_share,
+            self.advised_output
+        )
+    }
+}
+
+#[derive(Serialize)]
+struct BoundsReport {
+    #[serde(flatten)]
+    counts: Bounds,
+    rcm: Blocks,
+    /// Nothing at low effort.
+    best: Option<BestOrder>,
+}
+
+/// The best order of the objects that was found.
+#[derive(Serialize)]
+struct BestOrder {
+    ordering: &'static str,
+    #[serde(flatten)]
+    blocks: Blocks,
+    /// What no order can beat.
+    blocks_max_at_least: usize,
+}
+
+impl BoundsReport {
+    /// `bar` is told of every round of the search.
+    fn of(graph: &Graph, degrees: &Degrees, side: Side, effort: Effort, bar: &ProgressBar) -> Self {
+        let matrix = AnswerMatrix::of(graph, side);
+        let rcm = count_blocks(&matrix, &reverse_cuthill_mckee(&matrix));
+        let effort = match effort {
+            Effort::Low => None,
+            Effort::Normal => Some(bounds::Effort::NORMAL),
+            Effort::High => Some(bounds::Effort::HIGH),
+        };
+        Self {
+            counts: Bounds::from_counts(graph.entities().len(), degrees),
+            rcm,
+            best: effort.map(|effort| best_order(&matrix, rcm, effort, bar)),
+        }
+    }
+
+    /// Enough for the sets of answers of this graph, as far as was computed.
+    fn enough(&self) -> Option<usize> {
+        self.best.as_ref().map(|best| best.blocks.kappa + 1)
+    }
+}
+
+fn best_order(
+    matrix: &AnswerMatrix,
+    rcm: Blocks,
+    effort: bounds::Effort,
+    bar: &ProgressBar,
+) -> BestOrder {
+    bar.inc_length(effort.rounds as u64);
+    let found = search(matrix, effort, &mut |_, _| bar.inc(1));
+    // Counted anew, from the orders alone.
+    let orders = [
+        ("search", count_blocks(matrix, &found.order)),
+        ("gray", count_blocks(matrix, &gray(matrix, 128))),
+        ("rcm", rcm),
+    ];
+    let best = orders.into_iter().min_by_key(|(_, blocks)| blocks.kappa);
+    let (ordering, blocks) = best.expect("there are three");
+    BestOrder { ordering, blocks, blocks_max_at_least: found.lower_bound }
+}
+
+fn progress_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("ordering objects {bar:30} {pos}/{len}, {eta} left")
+        .expect("the template is well formed");
+    ProgressBar::new(0).with_style(style)
 }
 
 #[derive(Serialize)]
@@ -174,18 +283,23 @@ fn candidates(arguments: &InspectArguments, graph: &Graph) -> anyhow::Result<Can
 }
 
 impl Report {
-    fn of(loaded: &Loaded, candidates: Candidates, start: Instant) -> Self {
+    fn of(loaded: &Loaded, candidates: Candidates, effort: Effort, start: Instant) -> Self {
         let graph = &loaded.graph;
         let repeats = graph.repeats();
         let degree = Directions {
             forward: statistics::forward_degrees(graph),
             both: statistics::both_degrees(graph),
         };
-        let n_entities = graph.entities().len();
+        // A search has long stretches for one thread, so the two are made side by side.
+        let bar = progress_bar();
+        let of = |degrees, side| BoundsReport::of(graph, degrees, side, effort, &bar);
+        let (bounds, bounds_forward) =
+            rayon::join(|| of(&degree.both, Side::Both), || of(&degree.forward, Side::Forward));
+        bar.finish_and_clear();
         let relation_classes = class_rows(graph, &statistics::relation_profiles(graph));
         Self {
             data: loaded.files.iter().map(|file| file.path.display().to_string()).collect(),
-            entities: n_entities,
+            entities: graph.entities().len(),
             relations: graph.relations().len(),
             triples: graph.n_triples(),
             splits: Split::ALL.map(|split| graph.triples(split).len()).into(),
@@ -201,9 +315,10 @@ impl Report {
             relation_classes,
             unseen: statistics::unseen(graph),
             leakage: LeakageReport::of(graph, statistics::leakage(graph)),
-            bounds: Bounds::from_counts(n_entities, &degree.both),
-            bounds_forward: Bounds::from_counts(n_entities, &degree.forward),
+            bounds,
+            bounds_forward,
             degree,
+            at_dim: None,
             seconds: start.elapsed().as_secs_f64(),
         }
     }
@@ -222,7 +337,10 @@ impl Report {
         );
         part("Not in training", self.unseen_text());
         part("Test leakage", self.leakage_text());
-        part("Dimensions of a linear output layer", self.bounds_text());
+        part("Dimensions that are enough for a linear output layer", self.bounds_text());
+        if let Some(at_dim) = &self.at_dim {
+            part(&format!("At d = {}", count(at_dim.dim)), at_dim.to_text());
+        }
         let _ = writeln!(text, "{:.2} s", self.seconds);
         text
     }
@@ -299,20 +417,46 @@ impl Report {
     }
 
     fn bounds_text(&self) -> String {
-        let any = self.bounds.universality;
-        let rows = [
-            ("every ranking, for any graph of this size".to_owned(), any.rankings),
-            ("every set of answers, for any graph of this size".to_owned(), any.signs),
-            ("every distribution, for any graph of this size".to_owned(), any.distributions),
+        let sides = [&self.bounds_forward, &self.bounds];
+        let [forward, both] = sides.map(|side| count(side.counts.max_answers));
+        type Dimension = fn(&BoundsReport) -> Option<usize>;
+        let rows: [(String, Dimension); 6] = [
+            ("every ranking, any graph of this size".into(), |side| {
+                Some(side.counts.universality.rankings)
+            }),
+            ("every set of answers, any graph of this size".into(), |side| {
+                Some(side.counts.universality.signs)
+            }),
+            ("every distribution, any graph of this size".into(), |side| {
+                Some(side.counts.universality.distributions)
+            }),
+            (format!("all sets of at most c = {forward} or {both} answers: 2c + 1"), |side| {
+                Some(side.counts.worst_case)
+            }),
+            ("the sets of this graph, objects in the paper's order".into(), |side| {
+                Some(side.rcm.dimension)
+            }),
+            (
+                "the sets of this graph, objects in the best order found".into(),
+                BoundsReport::enough,
+            ),
         ];
-        let worst = [("", &self.bounds_forward), (", with inverse relations", &self.bounds)];
-        let worst = worst.map(|(inverse, bounds)| {
-            let c = count(bounds.max_answers);
-            let text = format!("all sets of at most c = {c} answers{inverse}: 2c + 1");
-            (text, bounds.worst_case)
+        let rows = rows.into_iter().filter_map(|(what, dimension)| {
+            let dimensions = sides.map(dimension);
+            let [forward, both] = [dimensions[0]?, dimensions[1]?].map(count);
+            Some(vec![what, forward, both])
         });
-        let rows = rows.into_iter().chain(worst);
-        table(&["", "enough"], rows.map(|(what, dim)| vec![what, count(dim)]))
+        let mut text = table(&["", "without inverse", "with inverse"], rows);
+        if let Some(best) = &self.bounds.best {
+            let _ = writeln!(
+                text,
+                "  with inverse relations, the answers of a query lie in at most {}; no order has \
+                 fewer than {}",
+                counted(best.blocks.blocks_max, "block"),
+                count(best.blocks_max_at_least),
+            );
+        }
+        text
     }
 }
 

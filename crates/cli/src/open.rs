@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use fullrank_engine::{Error, Run, best_epoch};
 use fullrank_graph::{EntityId, Graph, Names, RelationId};
 
@@ -10,6 +10,9 @@ use crate::output::{printable, say};
 
 /// Opens a run folder, or the run with the best validation of a folder with several seeds.
 pub(crate) fn open_run(path: &Path) -> anyhow::Result<Run> {
+    if !path.exists() {
+        bail!("{}: there is no such folder", path.display());
+    }
     let folder = if path.join("run.json").exists() { None } else { best_seed(path)? };
     if let Some(folder) = &folder {
         say(&format!("note: {} is the best of its seeds on validation", folder.display()));
@@ -46,16 +49,19 @@ fn best_seed(path: &Path) -> Result<Option<PathBuf>, Error> {
 
 /// The entity of this name, or an error that names the closest ones.
 pub(crate) fn find_entity(graph: &Graph, name: &str) -> anyhow::Result<EntityId> {
-    find(graph.entities(), "entity", name).map(EntityId)
+    find(graph.entities(), "entity", name, (graph.relations(), "a relation")).map(EntityId)
 }
 
 /// The relation of this name, or an error that names the closest ones.
 pub(crate) fn find_relation(graph: &Graph, name: &str) -> anyhow::Result<RelationId> {
-    find(graph.relations(), "relation", name).map(RelationId)
+    find(graph.relations(), "relation", name, (graph.entities(), "an entity")).map(RelationId)
 }
 
-fn find(names: &Names, kind: &str, name: &str) -> anyhow::Result<u32> {
+fn find(names: &Names, kind: &str, name: &str, others: (&Names, &str)) -> anyhow::Result<u32> {
     names.find(name).ok_or_else(|| {
+        if others.0.find(name).is_some() {
+            return anyhow!("there is no {kind} `{}`; it is {}", printable(name), others.1);
+        }
         let near: Vec<String> =
             closest(names, name).into_iter().map(|name| format!("`{}`", printable(name))).collect();
         let near = match near.is_empty() {
@@ -78,7 +84,7 @@ fn closest<'a>(names: &'a Names, text: &str) -> Vec<&'a str> {
         let spelling = strsim::jaro_winkler(&name, &text);
         // People type a part of long names.
         let is_part = text.len() > 2 && name.contains(&text);
-        if is_part { 1.0 + spelling } else { spelling }
+        if is_part { spelling.max(0.9) } else { spelling }
     };
     let mut near: Vec<(f64, &str)> = names
         .iter()

@@ -4,13 +4,13 @@ use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{ArgGroup, Args, ValueHint};
 use fullrank_engine::predict::{
     Answer, Known, PredictOptions, TripleScore, known_answers, predict, score_triples,
 };
 use fullrank_engine::{Existing, Run, Signal};
-use fullrank_graph::load::{Row, load_rows};
+use fullrank_graph::load::{Row, is_header, load_rows};
 use fullrank_graph::{EntityId, Graph, Query, RelationId, Split, Triple};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -43,6 +43,7 @@ use crate::stop::{signal, stop_flag};
 
 A file of queries has a subject and a relation a line, or three fields of which the one that is
 asked for is `?`: `? <tab> treats <tab> headache`. One of triples has subject, relation and object.
+A first line with the usual words for these, such as `subject` or `head`, is a header.
 Fields are separated by tabs, or by commas in a .csv."
 )]
 pub(crate) struct PredictArguments {
@@ -74,7 +75,7 @@ pub(crate) struct PredictArguments {
     triples: Option<PathBuf>,
 
     /// Answers per query, at most
-    #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long = "top", value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     k: u32,
 
     /// Show known facts too, with the split they are from
@@ -275,14 +276,24 @@ fn read_lines<T>(
     if rows.is_empty() {
         bail!("{}: expected {expected} a line, found an empty file", path.display());
     }
+    let is_header = rows.first().is_some_and(|row| is_header(&row.fields));
     let mut things = Vec::with_capacity(rows.len());
-    for Row { place, fields } in rows {
-        let Some(thing) = parse(&fields) else {
-            bail!("{place}: expected {expected}, found {}", counted(fields.len(), "field"));
-        };
-        things.push(thing.with_context(|| place.to_string())?);
+    let mut faults = Vec::new();
+    for Row { place, fields } in rows.into_iter().skip(usize::from(is_header)) {
+        match parse(&fields) {
+            Some(Ok(thing)) => things.push(thing),
+            Some(Err(fault)) => faults.push(format!("{place}: {fault}")),
+            None => bail!("{place}: expected {expected}, found {}", counted(fields.len(), "field")),
+        }
     }
-    Ok(things)
+    // All at once, as far as they fit on a screen.
+    const MOST: usize = 10;
+    if faults.len() > MOST {
+        let more = counted(faults.len() - MOST, "more fault");
+        faults.truncate(MOST);
+        faults.push(format!("and {more}"));
+    }
+    if faults.is_empty() { Ok(things) } else { bail!("{}", faults.join("\n       ")) }
 }
 
 /// Which entities may be shown; nothing for all.
@@ -487,7 +498,7 @@ fn foot(arguments: &PredictArguments, run: &Run) -> String {
     let temperature = match (arguments.temperature, run.temperature) {
         (Some(given), _) => format!("At temperature {given}."),
         (None, Some(fitted)) => format!("Temperature {fitted:.3}, fitted on validation."),
-        (None, None) => "No temperature was fitted.".to_owned(),
+        (None, None) => "No temperature was fitted, which takes 50 validation triples.".to_owned(),
     };
     format!("{share} Fifty true answers get about .02 each.\n{temperature}\n")
 }

@@ -14,7 +14,7 @@ use crate::output::count;
 use crate::predict::{probability, query_names};
 use crate::train::{METRICS_HEADER, metrics_row};
 pub(crate) use demo::{DemoReport, Group};
-use page::{Bar, Page, Plot, Series};
+use page::{AnswerRow, Bar, Page, Plot, Series};
 
 /// What a report of one training is made of.
 pub(crate) struct RunReport<'a> {
@@ -51,8 +51,9 @@ impl RunReport<'_> {
         bounds(&mut page, &self.run.graph, self.run.config.dim);
         page.heading("What does it answer?");
         page.paragraph(
-            "The most likely answers to a few held-out queries, then the most likely ones that are \
-             not known. Known facts are marked; the others are what it predicts. A probability is the share of this entity among the answers of \
+            "The most likely answers to a few held-out queries, the held-out answers, and the most \
+             likely ones that are not known, each with its place. Facts that it was trained on are \
+             marked, and so are those that it had to find. A probability is the share of this entity among the answers of \
              the query, so fifty true answers get about .02 each.",
         );
         examples(&mut page, self.run)?;
@@ -89,7 +90,8 @@ impl RunReport<'_> {
         page.table(METRICS_HEADER, &rows);
         page.remark(
             "Every held-out triple is asked in both directions, and its place among all entities \
-             counted, other known answers left out. MRR is the mean of 1 / place, Hits@k the share \
+             counted, other known answers left out; for validation, test answers are not known yet, so \
+             its figures may be lower. MRR is the mean of 1 / place, Hits@k the share \
              of places up to k, MR the mean place. NLL is the mean of −log P of the answers; \
              filtered, training answers are taken out of the distribution first.",
         );
@@ -142,7 +144,8 @@ impl RunReport<'_> {
         page.paragraph(&format!(
             "For the most likely answer to each {split} query, training answers left out: how \
              probable the model said it was, against how often it came true. On the dashed line the \
-             two agree; the larger a dot, the more triples."
+             two agree; the larger a dot, the more triples. A query with several held-out answers \
+             counts once for each, and only one of them can be its top answer."
         ));
         let colors = self.calibration.iter().enumerate();
         let series = colors.map(|(color, calibration)| Series {
@@ -175,9 +178,11 @@ impl RunReport<'_> {
         page.table(&["", "error, top answer", "error, all pairs", "NLL filtered"], &rows);
         if let [_, fitted] = &self.calibration[..] {
             page.remark(&format!(
-                "fullrank predict divides log-probabilities by {:.3}, the temperature that fits \
-                 validation best; as trained, the expected error for the top answer is {:.4}.",
-                fitted.temperature, raw.top_answer.ece,
+                "fullrank predict divides log-probabilities by {:.3}, which makes the validation answers \
+                 most likely. The error of the top answer is {:.4} then, and {:.4} as trained; \
+                 --temperature 1 predicts as trained. Errors of the top answer lie between 0 and 1, of \
+                 all pairs between 0 and 2.",
+                fitted.temperature, fitted.top_answer.ece, raw.top_answer.ece,
             ));
         }
     }
@@ -244,16 +249,24 @@ fn bounds(page: &mut Page, graph: &Graph, dim: usize) {
     ];
     page.charts(vec![("dimensions, on a logarithmic scale".to_owned(), Plot::Bars { bars })]);
     let share = 100.0 * crowded_share(graph, dim);
+    let dim_text = count(dim);
+    if advise(graph, dim) == Advice::Wide {
+        page.paragraph(&format!(
+            "With {dim_text} dimensions, any ranking and any distribution of the entities can be \
+             expressed: a linear output layer is advised."
+        ));
+        return;
+    }
     let advice = match advise(graph, dim) {
-        Advice::Wide => "But d is enough for any ranking: a linear output layer is advised.",
-        Advice::Sparse => "Most facts are within its reach: a linear output layer is advised.",
+        Advice::Wide | Advice::Sparse => {
+            "Most facts are within its reach: a linear output layer is advised."
+        }
         Advice::Crowded => "That is much of the graph: a mixture is advised.",
     };
     page.paragraph(&format!(
         "A linear output layer has at most d independent columns. {share:.1} % of the facts, asked \
-         in both directions, belong to queries with so many answers n that {dim} dimensions are not \
-         sure to tell them from all other entities (2n + 1 > d). {advice}",
-        dim = count(dim),
+         in both directions, belong to queries with so many answers n that {dim_text} dimensions are \
+         not sure to tell them from all other entities (2n + 1 > d). {advice}"
     ));
 }
 
@@ -270,12 +283,13 @@ fn examples(page: &mut Page, run: &Run) -> Result<(), fullrank_engine::Error> {
     let answers = predict(graph, run, &queries, &options)?;
     for (query, answers) in queries.iter().zip(answers) {
         page.subheading(&query_names(graph, *query).to_string());
-        let rows: Vec<_> = telling(&answers)
+        let rows: Vec<AnswerRow> = telling(&answers)
             .into_iter()
-            .map(|answer| {
-                let name = graph.entities().name(answer.object.0).to_owned();
-                let known = answer.known_in.map(|split| split.to_string());
-                (name, probability(answer.log_probability.exp()), known)
+            .map(|(place, answer)| AnswerRow {
+                place: place + 1,
+                name: graph.entities().name(answer.object.0).to_owned(),
+                probability: probability(answer.log_probability.exp()),
+                known_in: answer.known_in,
             })
             .collect();
         page.answers(&rows);
@@ -283,16 +297,21 @@ fn examples(page: &mut Page, run: &Run) -> Result<(), fullrank_engine::Error> {
     Ok(())
 }
 
-/// The first few answers, and the first few that are not known, in their order.
-fn telling(answers: &[Answer]) -> Vec<&Answer> {
-    const FIRST: usize = 4;
-    const NEW: usize = 4;
-    let mut n_new = 0;
+/// The first answers, the first held-out ones and the first that are not known, with their places.
+fn telling(answers: &[Answer]) -> Vec<(usize, &Answer)> {
+    /// Of each kind.
+    const MOST: usize = 3;
+    let (mut n_new, mut n_held_out) = (0, 0);
     let is_telling = |(place, answer): &(usize, &Answer)| {
-        n_new += usize::from(answer.known_in.is_none());
-        *place < FIRST || (answer.known_in.is_none() && n_new <= NEW)
+        let count = match answer.known_in {
+            None => &mut n_new,
+            Some(Split::Valid | Split::Test) => &mut n_held_out,
+            Some(Split::Train) => return *place < MOST,
+        };
+        *count += 1;
+        *place < MOST || *count <= MOST
     };
-    answers.iter().enumerate().filter(is_telling).map(|(_, answer)| answer).collect()
+    answers.iter().enumerate().filter(is_telling).collect()
 }
 
 /// Queries spread evenly over the held-out triples, in turn for objects and for subjects.

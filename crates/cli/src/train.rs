@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueHint};
 use fullrank_engine::config::Choice;
@@ -260,7 +260,7 @@ impl Session<'_> {
         for (name, value) in changes.chain(advised) {
             words.extend([format!("--{}", name.replace('_', "-")), value]);
         }
-        words.extend(["--out".to_owned(), out.display().to_string()]);
+        words.extend(["--out".to_owned(), out.display().to_string(), "--force".to_owned()]);
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 }
@@ -281,14 +281,19 @@ struct Progress<'a> {
     epochs: usize,
     /// When the last epoch ended, or the first one began.
     last: Instant,
+    /// Updates seen.
+    n_updates: usize,
 }
+
+/// Updates after which the time for all is forecast, once.
+const FORECAST: usize = 20;
 
 impl<'a> Progress<'a> {
     fn new(config: &Config, stop: &'a AtomicBool) -> Self {
         let style = ProgressStyle::with_template("{msg} {bar:20} {pos}/{len}, {eta} left")
             .expect("the template is well formed");
         let bar = ProgressBar::new(0).with_style(style);
-        Self { bar, stop, epochs: config.epochs, last: Instant::now() }
+        Self { bar, stop, epochs: config.epochs, last: Instant::now(), n_updates: 0 }
     }
 
     fn show(&mut self, event: Event) -> Signal {
@@ -298,6 +303,16 @@ impl<'a> Progress<'a> {
                 self.bar.set_position(batch as u64);
                 let message = format!("epoch {}/{} loss {loss:.3}", epoch + 1, self.epochs);
                 self.bar.set_message(message);
+                self.n_updates += 1;
+                if self.n_updates == FORECAST && batches > 2 * FORECAST {
+                    let of_epoch = self.last.elapsed() * (batches / FORECAST) as u32;
+                    let all = of_epoch * (self.epochs - epoch) as u32;
+                    if of_epoch > Duration::from_secs(30) {
+                        let [of_epoch, all] = [of_epoch, all].map(indicatif::HumanDuration);
+                        let line = format!("about {of_epoch} an epoch, at most {all} in all");
+                        self.bar.suspend(|| say(&line));
+                    }
+                }
             }
             Event::Evaluating { done, total } => {
                 self.bar.set_length(total as u64);
@@ -318,7 +333,7 @@ impl<'a> Progress<'a> {
         self.last = Instant::now();
         let valid = record.valid.as_ref().map_or(String::new(), |valid| {
             format!(
-                "  valid MRR {:.4}  NLL {:.3}{}",
+                "  valid MRR {:.4}  NLL filtered {:.3}{}",
                 valid.realistic.mrr,
                 valid.nll_filtered,
                 if record.best { " *" } else { "  " }
@@ -365,7 +380,16 @@ fn results(summaries: &[Summary]) -> String {
         ),
         _ => String::new(),
     };
-    text.push_str(&table(METRICS_HEADER, rows));
+    if rows.is_empty() {
+        text.push_str("there are no held-out triples to rank\n");
+    } else {
+        text.push_str(&table(METRICS_HEADER, rows));
+    }
+    if summaries.iter().any(|run| run.ended_by == End::Epochs && run.best_epoch == run.epochs) {
+        text.push_str(
+            "\nvalidation was still improving at the last epoch: more --epochs may help\n",
+        );
+    }
     text
 }
 

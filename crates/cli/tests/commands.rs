@@ -25,7 +25,7 @@ fn family() -> tempfile::TempDir {
 #[test]
 fn inspect_prints_tables() {
     let folder = family();
-    let output = run(folder.path(), "inspect family");
+    let output = run(folder.path(), "inspect family --dim 2");
     assert_eq!(said(&output), "note: 1 repeated triple dropped from train\n");
     let text = String::from_utf8(output.stdout).unwrap();
     let (text, seconds) = text.trim_end().rsplit_once('\n').unwrap();
@@ -60,13 +60,18 @@ Test leakage
  given away  of test triples  shared
           1                1   100 %  sibling is symmetric
 
-Dimensions of a linear output layer
-                                                                    enough
- every ranking, for any graph of this size                               3
- every set of answers, for any graph of this size                        4
- every distribution, for any graph of this size                          3
- all sets of at most c = 2 answers: 2c + 1                               5
- all sets of at most c = 2 answers, with inverse relations: 2c + 1       5
+Dimensions that are enough for a linear output layer
+                                                          without inverse  with inverse
+ every ranking, any graph of this size                                  3             3
+ every set of answers, any graph of this size                           4             4
+ every distribution, any graph of this size                             3             3
+ all sets of at most c = 2 or 2 answers: 2c + 1                         5             5
+ the sets of this graph, objects in the paper's order                   3             3
+ the sets of this graph, objects in the best order found                3             3
+  with inverse relations, the answers of a query lie in at most 1 block; no order has fewer than 1
+
+At d = 2
+  100.0 % of the facts belong to queries with so many answers n that 2n + 1 > d; a mixture is advised
 ";
     assert_eq!(text, expected);
 }
@@ -84,6 +89,12 @@ fn inspect_gives_machines_one_document() {
     assert_eq!(report["degree"]["both"]["max"], 2);
     assert_eq!(report["degree"]["both"]["median"], 1.0);
     assert_eq!(report["bounds"]["worst_case"], 5);
+    assert_eq!(report["bounds"]["rcm"]["dimension"], 3);
+    assert!(report["bounds"]["best"].is_null());
+    let report = json(folder.path(), "inspect family --json");
+    let best = &report["bounds"]["best"];
+    assert_eq!([&best["blocks_max"], &best["kappa"], &best["dimension"]], [1, 2, 3]);
+    assert_eq!(report["bounds_forward"]["best"]["blocks_max_at_least"], 1);
     assert_eq!(report["leakage"]["pairs"][0]["likeness"], "symmetric");
     assert_eq!(report["unseen"]["valid_triples"], 1);
     assert!(report["seconds"].is_f64());

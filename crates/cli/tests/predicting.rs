@@ -116,7 +116,10 @@ fn both_directions_and_restricted_candidates_are_answered() {
     assert!(!shown.contains("left out;"), "{shown}");
     assert!(shown.contains("the share of this entity among the answers that are not known yet"));
     // Nine validation triples are too few for a temperature.
-    assert!(shown.contains("No temperature was fitted."), "{shown}");
+    assert!(
+        shown.contains("No temperature was fitted, which takes 50 validation triples."),
+        "{shown}"
+    );
 
     let subjects = document(
         temp.path(),
@@ -194,9 +197,18 @@ fn wrong_queries_are_told_with_place_and_remedy() {
         "{told}"
     );
     assert_eq!(ask("\u{1b}[0m"), "error: there is no entity `\\u{1b}[0m`\n");
-    fs::write(temp.path().join("q.tsv"), "person 0\tknows\n\nperson 0\tknew\n").unwrap();
+    assert_eq!(ask("lives in"), "error: there is no entity `lives in`; it is a relation\n");
+    // All faults at once; a usual header is none.
+    let text = "subject\trelation\nperson 0\tknows\n\nperson 0\tknew\n?\tlives in\tcity 7\n";
+    fs::write(temp.path().join("q.tsv"), text).unwrap();
     let told = failure(temp.path(), &["predict", "run", "--queries", "q.tsv"], 1);
-    assert_eq!(told, "error: q.tsv:3: there is no relation `knew`; the closest: `knows`\n");
+    assert_eq!(
+        told,
+        "error: q.tsv:4: there is no relation `knew`; the closest: `knows`\n       \
+         q.tsv:5: there is no entity `city 7`; the closest: `city 0`, `city 1`, `city 2`\n"
+    );
+    let told = failure(temp.path(), &["predict", "runs", "--queries", "q.tsv"], 1);
+    assert_eq!(told, "error: runs: there is no such folder\n");
     fs::write(temp.path().join("q.tsv"), "person 0\tknows\tperson 1\n").unwrap();
     let told = failure(temp.path(), &["predict", "run", "--queries", "q.tsv"], 1);
     assert_eq!(

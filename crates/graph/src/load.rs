@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 pub use candidates::{Candidates, Rows, check_array, load_candidates};
-pub use delimited::{Column, Columns, ColumnsError, Header, Row, load_rows};
+pub use delimited::{Column, Columns, ColumnsError, Header, Row, is_header, load_rows};
 pub use source::Format;
 
 use crate::split::{Cut, CutOptions};

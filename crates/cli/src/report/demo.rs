@@ -72,8 +72,8 @@ impl DemoReport<'_> {
         self.curves(&mut page);
         page.heading("What does the mixture answer?");
         page.paragraph(
-            "The most likely answers to a few held-out queries, then the most likely ones that are \
-             not known; known facts are marked. The first part of a name is the entity's type. A relation leads from each type of subject to \
+            "The most likely answers to a few held-out queries, the held-out answers, and the most \
+             likely ones that are not known, each with its place. The first part of a name is the entity's type. A relation leads from each type of subject to \
              three types of object, and the answers should be of these.",
         );
         examples(&mut page, self.run)?;

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use fullrank_graph::Split;
 use serde::Serialize;
 
 use crate::output::printable;
@@ -62,6 +63,14 @@ pub(super) struct Bar {
     pub(super) value: usize,
 }
 
+/// An answer in a table of answers.
+pub(super) struct AnswerRow {
+    pub(super) place: usize,
+    pub(super) name: String,
+    pub(super) probability: String,
+    pub(super) known_in: Option<Split>,
+}
+
 /// A cell or a line, made safe.
 pub(super) fn escape(text: &str) -> String {
     let text = printable(text).replace('&', "&amp;").replace('<', "&lt;");
@@ -113,19 +122,22 @@ impl Page {
         self.body.push_str("</tbody></table></div>\n");
     }
 
-    /// Answers with their probabilities; known facts are marked.
-    pub(super) fn answers(&mut self, rows: &[(String, String, Option<String>)]) {
+    /// Answers with their places and probabilities; known facts are marked.
+    pub(super) fn answers(&mut self, rows: &[AnswerRow]) {
         self.body.push_str("<div class=\"scroll\"><table><tbody>");
-        for (name, probability, known) in rows {
-            let class = if known.is_some() { " class=\"known\"" } else { "" };
-            let known =
-                known.as_deref().map_or(String::new(), |split| format!("known, in {split}"));
+        for AnswerRow { place, name, probability, known_in } in rows {
+            let (class, known) = match known_in {
+                None => ("new", ""),
+                Some(Split::Train) => ("trained", "known, in train"),
+                Some(Split::Valid) => ("found", "held out, in valid"),
+                Some(Split::Test) => ("found", "held out, in test"),
+            };
             let _ = write!(
                 self.body,
-                "<tr{class}><td class=\"name\">{}</td><td>{}</td><td>{}</td></tr>",
+                "<tr class=\"{class}\"><td>{place}</td><td class=\"name\">{}</td><td>{}</td>\
+                 <td>{known}</td></tr>",
                 escape(name),
                 escape(probability),
-                escape(&known)
             );
         }
         self.body.push_str("</tbody></table></div>\n");
@@ -196,7 +208,12 @@ mod tests {
         let mut page = Page::default();
         page.heading(hostile);
         page.table(&["a"], &[vec![hostile.to_owned()]]);
-        page.answers(&[(hostile.to_owned(), ".5".to_owned(), Some(hostile.to_owned()))]);
+        page.answers(&[AnswerRow {
+            place: 1,
+            name: hostile.to_owned(),
+            probability: hostile.to_owned(),
+            known_in: None,
+        }]);
         let series = vec![Values { name: hostile.to_owned(), color: 0, values: vec![1.0] }];
         page.charts(vec![(hostile.to_owned(), Plot::Dots { x: "x", series })]);
         page.code(hostile);

@@ -4,7 +4,15 @@
 //! This module says which d is enough for rankings, for signs (the right labels at a threshold)
 //! and for distributions: for any graph of the size, and for the graph in hand.
 
+mod matrix;
+mod ordering;
+mod search;
+
 use serde::Serialize;
+
+pub use matrix::{AnswerMatrix, Side};
+pub use ordering::{Blocks, blocks_of_rows, count_blocks, gray, reverse_cuthill_mckee};
+pub use search::{Effort, Found, search};
 
 use crate::Graph;
 use crate::statistics::Degrees;
@@ -54,7 +62,7 @@ pub enum Advice {
 
 /// The share of crowded facts above which a mixture is advised.
 ///
-/// At 200 dimensions it is 4 % on WN18RR, where the paper's mixtures lose much, 19 % on FB15k-237,
+/// At 200 dimensions it is 4 % on WN18RR, where the paper's mixtures lose much, 18 % on FB15k-237,
 /// where they gain little, and 46 % on a Hetionet, where they gain most.
 pub const CROWDED: f64 = 1.0 / 3.0;
 

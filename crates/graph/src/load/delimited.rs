@@ -359,6 +359,13 @@ fn first_line(source: &Source, body: Range<usize>, quoted: bool) -> Result<First
     Ok(FirstLine { fields, end: (body.start + records.at).min(body.end) })
 }
 
+/// Whether fields are usual words for subject, relation and object, or for the first two.
+pub fn is_header(fields: &[String]) -> bool {
+    let is_word =
+        |(field, words): (&String, &[&str])| words.contains(&field.trim().to_lowercase().as_str());
+    (2..=3).contains(&fields.len()) && fields.iter().zip(HEADER_WORDS).all(is_word)
+}
+
 /// The columns of a header that has one usual word for each slot.
 fn usual_columns(fields: &[String]) -> Option<[usize; 3]> {
     let mut columns = [0; 3];

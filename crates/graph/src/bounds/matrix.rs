@@ -1,0 +1,81 @@
+//! Which sets of objects answer queries? The 0/1 matrix Y, a row per query and a column per object.
+//!
+//! Equal rows are kept once, with the number of queries that have them. Rows without answers change
+//! no bound and are left out.
+
+use rayon::prelude::*;
+
+use crate::{Graph, Split};
+
+/// Which queries are rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// (subject, relation, ?)
+    Forward,
+    /// And (object, inverse relation, ?).
+    Both,
+}
+
+/// The distinct rows of Y, each as its answers in ascending order.
+#[derive(Clone, Debug)]
+pub struct AnswerMatrix {
+    n_columns: usize,
+    /// Where each row ends in `columns`.
+    ends: Vec<usize>,
+    columns: Vec<u32>,
+    /// Queries that have each row.
+    n_queries: Vec<usize>,
+}
+
+impl AnswerMatrix {
+    /// The matrix of a graph, over all splits.
+    pub fn of(graph: &Graph, side: Side) -> Self {
+        let answers = graph.answers();
+        let n_rows = match side {
+            Side::Forward => answers.n_forward_queries(),
+            Side::Both => answers.n_queries(),
+        };
+        let rows = (0..n_rows).into_par_iter().map(|number| {
+            let mut row: Vec<u32> =
+                answers.up_to(number, Split::Test).iter().map(|object| object.0).collect();
+            row.sort_unstable();
+            row
+        });
+        Self::from_rows(graph.entities().len(), rows.collect())
+    }
+
+    /// A matrix of rows that may be equal, each ascending.
+    pub fn from_rows(n_columns: usize, mut rows: Vec<Vec<u32>>) -> Self {
+        rows.retain(|row| !row.is_empty());
+        // The longest first: they decide every bound.
+        rows.par_sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        let mut matrix = Self { n_columns, ends: vec![], columns: vec![], n_queries: vec![] };
+        for equal in rows.chunk_by(|a, b| a == b) {
+            matrix.columns.extend(&equal[0]);
+            matrix.ends.push(matrix.columns.len());
+            matrix.n_queries.push(equal.len());
+        }
+        matrix
+    }
+
+    /// Objects.
+    pub fn n_columns(&self) -> usize {
+        self.n_columns
+    }
+
+    /// Distinct rows.
+    pub fn n_rows(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The answers of a row, ascending; rows are ordered by their number of answers, most first.
+    pub fn row(&self, row: usize) -> &[u32] {
+        let start = if row == 0 { 0 } else { self.ends[row - 1] };
+        &self.columns[start..self.ends[row]]
+    }
+
+    /// Queries that have this row.
+    pub fn n_queries(&self, row: usize) -> usize {
+        self.n_queries[row]
+    }
+}
