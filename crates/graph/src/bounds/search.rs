@@ -56,7 +56,7 @@ pub fn search(
 ) -> Found {
     let start = gray(matrix, 128);
     let worst = super::ordering::count_blocks(matrix, &start).blocks_max;
-    // A row with fewer answers than the worst row has blocks cannot become the worst.
+    // A row cannot have more blocks than answers, and no search came below half of the start.
     let long = |row: &usize| 5 * matrix.row(*row).len() > 2 * worst;
     let n_rows = (0..matrix.n_rows()).take_while(long).count();
     let (columns, members) = Columns::of(matrix, n_rows, &start);
@@ -104,7 +104,7 @@ fn reweigh(weights: &mut [f64], blocks: &[usize], round: usize, rounds: usize) {
         *weight *= (step * (*blocks as f64 / worst - 1.0)).exp();
     }
     let heaviest = weights.iter().copied().fold(0.0, f64::max);
-    // No row is forgotten: one that is free grows without bound.
+    // No row is forgotten: the blocks of one that costs nothing would grow without bound.
     weights.iter_mut().for_each(|weight| *weight = (*weight / heaviest).max(1e-3));
 }
 
@@ -129,7 +129,7 @@ struct Columns {
 impl Columns {
     /// The columns in the order in which they first come, and the objects of each.
     fn of(matrix: &AnswerMatrix, n_rows: usize, order: &[u32]) -> (Self, Vec<Vec<u32>>) {
-        let width = n_rows.div_ceil(64);
+        let width = n_rows.div_ceil(64).max(1);
         let rows_of = rows_of_columns(matrix, n_rows);
         let mut numbers = hashbrown::HashMap::<&[u32], usize>::new();
         numbers.insert(&[], 0);
@@ -523,6 +523,12 @@ impl Tour {
 mod tests {
     use super::*;
     use crate::bounds::count_blocks;
+
+    #[test]
+    fn a_matrix_without_rows_has_no_blocks() {
+        let found = check(&AnswerMatrix::from_rows(3, vec![]), Effort::NORMAL);
+        assert_eq!((found.order.len(), found.lower_bound), (3, 0));
+    }
 
     /// A matrix of random rows.
     fn random(n_columns: usize, n_rows: usize, share: f64, seed: u64) -> AnswerMatrix {
