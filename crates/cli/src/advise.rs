@@ -31,7 +31,11 @@ pub(crate) fn advised(given: &RawConfig, graph: &Graph) -> Result<RawConfig, Err
                 say(&format!("note: {} chosen, which alone has all settings given", only.name()));
                 with_output(given, only)
             }
-            _ => with_output(given, advised_output(given, graph)?),
+            _ => {
+                let (output, reason) = advised_output(graph, given.check()?.dim);
+                say(&format!("note: {} chosen: {reason} (--output)", output.name()));
+                with_output(given, output)
+            }
         };
     }
     if !given.gives("batch") {
@@ -51,28 +55,24 @@ fn with_output(given: &RawConfig, output: OutputKind) -> RawConfig {
     settings
 }
 
-fn advised_output(given: &RawConfig, graph: &Graph) -> Result<OutputKind, Error> {
-    let dim = given.check()?.dim;
+/// The output layer that is advised at a dimension, and why.
+pub(crate) fn advised_output(graph: &Graph, dim: usize) -> (OutputKind, String) {
+    let advice = advise(graph, dim);
+    let d = count(dim);
+    if advice == Advice::Wide {
+        return (OutputKind::Softmax, format!("d = {d} is enough for any ranking"));
+    }
+    let (share, limit) = (100.0 * crowded_share(graph, dim), 100.0 * CROWDED);
     let crowd = format!(
-        "{:.0} % of the facts belong to queries with more answers than d = {} is sure to tell apart",
-        100.0 * crowded_share(graph, dim),
-        count(dim)
+        "{share:.0} % of the facts belong to queries with more answers n than d = {d} is sure to tell \
+         apart (2n + 1 > d)"
     );
-    let limit = 100.0 * CROWDED;
-    let (output, note) = match advise(graph, dim) {
-        Advice::Wide => (
-            OutputKind::Softmax,
-            format!("d = {} is enough for any ranking (--output mixture)", count(dim)),
-        ),
-        Advice::Sparse => (
-            OutputKind::Softmax,
-            format!("{crowd}; a mixture is advised above {limit:.0} % (--output mixture)"),
-        ),
-        Advice::Crowded => (
-            OutputKind::Mixture,
-            format!("{crowd}; up to {limit:.0} % a softmax is advised (--output softmax)"),
-        ),
-    };
-    say(&format!("note: {} chosen: {note}", output.name()));
-    Ok(output)
+    match advice {
+        Advice::Crowded => {
+            (OutputKind::Mixture, format!("{crowd}; up to {limit:.0} % a softmax is advised"))
+        }
+        Advice::Wide | Advice::Sparse => {
+            (OutputKind::Softmax, format!("{crowd}; above {limit:.0} % a mixture is advised"))
+        }
+    }
 }

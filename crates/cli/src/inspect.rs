@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
+use fullrank_engine::config::Choice;
 use fullrank_graph::bounds::{
-    self, Advice, AnswerMatrix, Blocks, Bounds, Side, advise, count_blocks, crowded_share, gray,
-    reverse_cuthill_mckee, search,
+    self, AnswerMatrix, Blocks, Bounds, Side, count_blocks, crowded_share, reverse_cuthill_mckee,
+    search,
 };
 use fullrank_graph::load::{self, Loaded};
 use fullrank_graph::statistics::{
@@ -16,6 +17,7 @@ use fullrank_graph::{Graph, Split};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use crate::advise::advised_output;
 use crate::input::InputArguments;
 use crate::output::{count, counted, show, show_json, table};
 
@@ -61,8 +63,7 @@ pub(crate) fn run(arguments: &InspectArguments) -> anyhow::Result<()> {
     let loaded = arguments.input.load()?;
     arguments.input.say_notes(&loaded);
     let candidates = candidates(arguments, &loaded.graph)?;
-    let mut report = Report::of(&loaded, candidates, arguments.effort, start);
-    report.at_dim = arguments.dim.map(|dim| AtDim::of(&loaded.graph, dim as usize));
+    let report = Report::of(&loaded, candidates, arguments, start);
     if arguments.json { show_json(&report) } else { show(&report.to_text()) }
 }
 
@@ -97,24 +98,14 @@ struct AtDim {
     /// Facts of queries with so many answers n that 2n + 1 > d.
     crowded_share: f64,
     advised_output: &'static str,
+    reason: String,
 }
 
 impl AtDim {
     fn of(graph: &Graph, dim: usize) -> Self {
-        let advised_output = match advise(graph, dim) {
-            Advice::Wide | Advice::Sparse => "softmax",
-            Advice::Crowded => "mixture",
-        };
-        Self { dim, crowded_share: crowded_share(graph, dim), advised_output }
-    }
-
-    fn to_text(&self) -> String {
-        format!(
-            "  {:.1} % of the facts belong to queries with so many answers n that 2n + 1 > d; a {} is \
-             advised\n",
-            100.0 * self.crowded_share,
-            self.advised_output
-        )
+        let (output, reason) = advised_output(graph, dim);
+        let crowded_share = crowded_share(graph, dim);
+        Self { dim, crowded_share, advised_output: output.name(), reason }
     }
 }
 
@@ -167,15 +158,11 @@ fn best_order(
     bar: &ProgressBar,
 ) -> BestOrder {
     bar.inc_length(effort.rounds as u64);
-    let found = search(matrix, effort, &mut |_, _| bar.inc(1));
-    // Counted anew, from the orders alone.
-    let orders = [
-        ("search", count_blocks(matrix, &found.order)),
-        ("gray", count_blocks(matrix, &gray(matrix, 128))),
-        ("rcm", rcm),
-    ];
-    let best = orders.into_iter().min_by_key(|(_, blocks)| blocks.kappa);
-    let (ordering, blocks) = best.expect("there are three");
+    let found = search(matrix, effort, &mut || bar.inc(1));
+    // Counted anew, from the order alone.
+    let searched = count_blocks(matrix, &found.order);
+    let is_better = searched.kappa <= rcm.kappa;
+    let (ordering, blocks) = if is_better { ("search", searched) } else { ("rcm", rcm) };
     BestOrder { ordering, blocks, blocks_max_at_least: found.lower_bound }
 }
 
@@ -283,7 +270,12 @@ fn candidates(arguments: &InspectArguments, graph: &Graph) -> anyhow::Result<Can
 }
 
 impl Report {
-    fn of(loaded: &Loaded, candidates: Candidates, effort: Effort, start: Instant) -> Self {
+    fn of(
+        loaded: &Loaded,
+        candidates: Candidates,
+        arguments: &InspectArguments,
+        start: Instant,
+    ) -> Self {
         let graph = &loaded.graph;
         let repeats = graph.repeats();
         let degree = Directions {
@@ -292,7 +284,7 @@ impl Report {
         };
         // A search has long stretches for one thread, so the two are made side by side.
         let bar = progress_bar();
-        let of = |degrees, side| BoundsReport::of(graph, degrees, side, effort, &bar);
+        let of = |degrees, side| BoundsReport::of(graph, degrees, side, arguments.effort, &bar);
         let (bounds, bounds_forward) =
             rayon::join(|| of(&degree.both, Side::Both), || of(&degree.forward, Side::Forward));
         bar.finish_and_clear();
@@ -318,7 +310,7 @@ impl Report {
             bounds,
             bounds_forward,
             degree,
-            at_dim: None,
+            at_dim: arguments.dim.map(|dim| AtDim::of(graph, dim as usize)),
             seconds: start.elapsed().as_secs_f64(),
         }
     }
@@ -339,7 +331,9 @@ impl Report {
         part("Test leakage", self.leakage_text());
         part("Dimensions that are enough for a linear output layer", self.bounds_text());
         if let Some(at_dim) = &self.at_dim {
-            part(&format!("At d = {}", count(at_dim.dim)), at_dim.to_text());
+            let AtDim { dim, advised_output, reason, .. } = at_dim;
+            let advice = format!("  a {advised_output} is advised: {reason}\n");
+            part(&format!("At d = {}", count(*dim)), advice);
         }
         let _ = writeln!(text, "{:.2} s", self.seconds);
         text

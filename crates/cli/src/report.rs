@@ -3,13 +3,15 @@
 mod demo;
 mod page;
 
+use fullrank_engine::config::Choice;
 use fullrank_engine::evaluate::{AnswerRank, Breakdown, Calibration, Metrics, break_down, metrics};
 use fullrank_engine::predict::{Answer, Known, PredictOptions, predict};
 use fullrank_engine::{EpochRecord, Run};
-use fullrank_graph::bounds::{Advice, Bounds, advise, crowded_share};
+use fullrank_graph::bounds::Bounds;
 use fullrank_graph::statistics::both_degrees;
 use fullrank_graph::{Graph, Query, Split, Triple};
 
+use crate::advise::advised_output;
 use crate::output::count;
 use crate::predict::{probability, query_names};
 use crate::train::{METRICS_HEADER, metrics_row};
@@ -207,7 +209,7 @@ fn temperature_name(calibration: &Calibration) -> String {
 
 /// A model in a few words.
 pub(crate) fn describe(config: &fullrank_engine::Config) -> String {
-    use fullrank_engine::config::{Choice, OutputKind};
+    use fullrank_engine::config::OutputKind;
     let encoder = config.encoder.name();
     match config.output {
         OutputKind::Softmax => format!("{encoder} with a softmax"),
@@ -248,25 +250,11 @@ fn bounds(page: &mut Page, graph: &Graph, dim: usize) {
         bar("enough for every ranking of the entities".to_owned(), 2, bounds.universality.rankings),
     ];
     page.charts(vec![("dimensions, on a logarithmic scale".to_owned(), Plot::Bars { bars })]);
-    let share = 100.0 * crowded_share(graph, dim);
-    let dim_text = count(dim);
-    if advise(graph, dim) == Advice::Wide {
-        page.paragraph(&format!(
-            "With {dim_text} dimensions, any ranking and any distribution of the entities can be \
-             expressed: a linear output layer is advised."
-        ));
-        return;
-    }
-    let advice = match advise(graph, dim) {
-        Advice::Wide | Advice::Sparse => {
-            "Most facts are within its reach: a linear output layer is advised."
-        }
-        Advice::Crowded => "That is much of the graph: a mixture is advised.",
-    };
+    let (output, reason) = advised_output(graph, dim);
     page.paragraph(&format!(
-        "A linear output layer has at most d independent columns. {share:.1} % of the facts, asked \
-         in both directions, belong to queries with so many answers n that {dim_text} dimensions are \
-         not sure to tell them from all other entities (2n + 1 > d). {advice}"
+        "A linear output layer has at most d independent columns, which limits what it can express. \
+         Here a {} is advised: {reason}.",
+        output.name()
     ));
 }
 

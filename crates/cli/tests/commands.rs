@@ -71,7 +71,7 @@ Dimensions that are enough for a linear output layer
   with inverse relations, the answers of a query lie in at most 1 block; no order has fewer than 1
 
 At d = 2
-  100.0 % of the facts belong to queries with so many answers n that 2n + 1 > d; a mixture is advised
+  a mixture is advised: 100 % of the facts belong to queries with more answers n than d = 2 is sure to tell apart (2n + 1 > d); up to 33 % a softmax is advised
 ";
     assert_eq!(text, expected);
 }

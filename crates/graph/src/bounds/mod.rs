@@ -11,7 +11,7 @@ mod search;
 use serde::Serialize;
 
 pub use matrix::{AnswerMatrix, Side};
-pub use ordering::{Blocks, blocks_of_rows, count_blocks, gray, reverse_cuthill_mckee};
+pub use ordering::{Blocks, count_blocks, reverse_cuthill_mckee};
 pub use search::{Effort, Found, search};
 
 use crate::Graph;

@@ -46,13 +46,6 @@ pub fn count_blocks(matrix: &AnswerMatrix, order: &[u32]) -> Blocks {
     }
 }
 
-/// The number of blocks of each row.
-pub fn blocks_of_rows(matrix: &AnswerMatrix, order: &[u32]) -> Vec<usize> {
-    let position = positions(order);
-    let blocks = |row| blocks_and_changes(matrix.row(row), &position).0;
-    (0..matrix.n_rows()).into_par_iter().map(blocks).collect()
-}
-
 /// Where each object stands.
 ///
 /// # Panics
@@ -182,7 +175,7 @@ fn co_occurrence_degrees(matrix: &AnswerMatrix, n_rows: usize, rows_of: &[Vec<u3
 
 /// Objects by their membership in the longest rows, read as a reflected Gray code: neighbours
 /// differ in few rows, and the longest row is one block.
-pub fn gray(matrix: &AnswerMatrix, n_rows: usize) -> Vec<u32> {
+pub(super) fn gray(matrix: &AnswerMatrix, n_rows: usize) -> Vec<u32> {
     let rows_of = rows_of_columns(matrix, n_rows.min(matrix.n_rows()));
     let mut order: Vec<u32> = (0..matrix.n_columns() as u32).collect();
     order.par_sort_by(|a, b| {
@@ -221,7 +214,6 @@ mod tests {
         let blocks = count_blocks(&matrix(), &identity);
         assert_eq!((blocks.blocks_max, blocks.kappa, blocks.dimension), (2, 3, 5));
         assert_eq!(blocks.blocks_mean, (2.0 + 2.0 + 1.0 + 1.0) / 4.0);
-        assert_eq!(blocks_of_rows(&matrix(), &identity), [2, 1, 1]);
         // 0 3 2 1 …: every row is one block.
         let blocks = count_blocks(&matrix(), &[4, 0, 3, 2, 1, 5]);
         assert_eq!((blocks.blocks_max, blocks.kappa), (1, 2));
