@@ -65,8 +65,9 @@ struct Written {
 }
 
 pub(crate) fn run(arguments: &ExportArguments) -> anyhow::Result<()> {
-    make_room(arguments)?;
+    // First what can fail, so that an earlier export is not lost to a misspelt run.
     let run = open_run(&arguments.run)?;
+    make_room(arguments)?;
     let (entities, relations) = (entity_names(&run.graph), relation_names(&run.graph));
     let mut folder = Folder { path: &arguments.out, written: Vec::new() };
     folder.write("entities.tsv", &[entities.len()], list(&entities).as_bytes())?;

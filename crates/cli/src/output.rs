@@ -124,7 +124,7 @@ fn engine_hint(error: &fullrank_engine::Error) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// An error if there is a file already, or no folder for one.
+/// An error if there is a file already.
 pub(crate) fn check_free(path: &Path) -> anyhow::Result<()> {
     if path.exists() {
         bail!("{}: there is a file already\n\nReplace it by --force.", path.display());
@@ -151,6 +151,11 @@ pub(crate) fn write_file(path: &Path, existing: Existing, content: &[u8]) -> any
     };
     moved.map_err(|error| error.error).with_context(fail)?;
     Ok(())
+}
+
+/// What `--force` means for what is there already.
+pub(crate) fn existing(force: bool) -> Existing {
+    if force { Existing::Replace } else { Existing::Keep }
 }
 
 /// The folder that a file is in.

@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args, ValueHint};
 use fullrank_engine::predict::{
     Answer, Known, PredictOptions, TripleScore, known_answers, predict, score_triples,
 };
-use fullrank_engine::{Existing, Run, Signal};
+use fullrank_engine::{Run, Signal};
 use fullrank_graph::load::{Row, is_header, load_rows};
 use fullrank_graph::{EntityId, Graph, Query, RelationId, Split, Triple};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -18,7 +18,8 @@ use serde::Serialize;
 use crate::Interrupted;
 use crate::open::{find_entity, find_relation, open_run};
 use crate::output::{
-    check_free, count, counted, delimited, folder_of, printable, show, show_json, table, write_file,
+    check_free, count, counted, delimited, existing, folder_of, printable, show, show_json, table,
+    write_file,
 };
 use crate::stop::{signal, stop_flag};
 
@@ -206,21 +207,21 @@ fn deliver(
         Some("csv") => delimited(',', &cells()),
         _ => delimited('\t', &cells()),
     };
-    let existing = if arguments.force { Existing::Replace } else { Existing::Keep };
-    write_file(path, existing, content.as_bytes())
+    write_file(path, existing(arguments.force), content.as_bytes())
 }
 
 /// The queries that are asked.
 fn queries(arguments: &PredictArguments, graph: &Graph) -> anyhow::Result<Vec<Query>> {
-    let relation = || find_relation(graph, arguments.relation.as_deref().unwrap_or_default());
-    if let Some(subject) = &arguments.subject {
-        return Ok(vec![Query { subject: find_entity(graph, subject)?, relation: relation()? }]);
+    if let Some(path) = &arguments.queries {
+        return read_queries(graph, path);
     }
-    if let Some(object) = &arguments.object {
-        let relation = graph.inverse(relation()?);
-        return Ok(vec![Query { subject: find_entity(graph, object)?, relation }]);
-    }
-    read_queries(graph, arguments.queries.as_deref().unwrap_or(Path::new("")))
+    let PredictArguments { subject, object, relation, .. } = arguments;
+    let given = subject.as_ref().or(object.as_ref()).expect("clap asks for one of them");
+    let subject = find_entity(graph, given)?;
+    let relation = find_relation(graph, relation.as_ref().expect("clap asks for it"))?;
+    let asks_subjects = object.is_some();
+    let relation = if asks_subjects { graph.inverse(relation) } else { relation };
+    Ok(vec![Query { subject, relation }])
 }
 
 /// The query with a `?` in the place of what is asked for.

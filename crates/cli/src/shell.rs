@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, CommandFactory, ValueHint};
 use clap_complete::Shell;
-use fullrank_engine::Existing;
 
-use crate::output::{show, write_file};
+use crate::output::{existing, show, write_file};
 
 /// Print completions for a shell
 #[derive(Args, Debug)]
@@ -44,7 +43,7 @@ pub(crate) fn completions(arguments: &CompletionsArguments) -> anyhow::Result<()
 pub(crate) fn man(arguments: &ManArguments) -> anyhow::Result<()> {
     let fail = || format!("{} cannot be written", arguments.out.display());
     std::fs::create_dir_all(&arguments.out).with_context(fail)?;
-    let existing = if arguments.force { Existing::Replace } else { Existing::Keep };
+    let existing = existing(arguments.force);
     let mut program = crate::Arguments::command();
     program.build();
     let commands = program.get_subcommands().filter(|command| command.get_name() != "help");

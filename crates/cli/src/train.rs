@@ -20,7 +20,7 @@ use crate::advise::{advised, possible_outputs};
 use crate::evaluate::{progress_bar, show_progress};
 use crate::input::InputArguments;
 use crate::memory::check_memory;
-use crate::output::{count, counted, say, show, show_json, table, write_file};
+use crate::output::{count, counted, existing, say, show, show_json, table, write_file};
 use crate::report::RunReport;
 use crate::settings::SettingsArguments;
 use crate::stop::{signal, stop_flag};
@@ -165,7 +165,7 @@ impl Session<'_> {
             let config = settings.check()?;
             // Before the folder is made.
             check_memory(forecast(&config, self.graph))?;
-            let existing = if self.arguments.force { Existing::Replace } else { Existing::Keep };
+            let existing = existing(self.arguments.force);
             (TrainingFolder::create(out, self.graph, &config, existing)?, config)
         };
         let (epochs, updates) = folder.progress();

@@ -251,30 +251,60 @@ fn for_each_row<T: Send>(
     map: impl Fn(&Asked, &[f32]) -> T + Sync,
     mut take: impl FnMut(T),
 ) -> Result<(), Error> {
-    /// Log-probabilities in memory at a time: 64 MiB.
-    const FLOATS: usize = 16 * 1024 * 1024;
     let entities = graph.entities().len();
     let mut done = 0;
     let mut rows = Vec::new();
-    for block in asked.chunks((FLOATS / entities).max(16)) {
+    for block in asked.chunks(queries_at_once(entities)) {
         let queries: Vec<Query> =
             block.iter().map(|asked| graph.answers().query(asked.number as usize)).collect();
-        scorer.score(&queries, &mut rows);
-        let found: Option<Vec<T>> = block
-            .par_iter()
-            .zip(rows.par_chunks_exact(entities))
-            .map(|(asked, row)| {
-                let is_number = !row.iter().any(|x| x.is_nan());
-                is_number.then(|| map(asked, row))
-            })
-            .collect();
-        found.ok_or(Error::BrokenModel)?.into_iter().for_each(&mut take);
+        let found = map_block(scorer, &queries, &mut rows, |place, row| map(&block[place], row))?;
+        found.into_iter().for_each(&mut take);
         done += block.len();
         if progress(done, asked.len()) == Signal::Stop {
             return Err(Error::Interrupted);
         }
     }
     Ok(())
+}
+
+/// Queries whose log-probabilities are in memory at a time, as far as they fit in 64 MiB.
+pub(crate) fn queries_at_once(n_entities: usize) -> usize {
+    const FLOATS: usize = 16 * 1024 * 1024;
+    (FLOATS / n_entities).max(16)
+}
+
+/// Scores a block of queries, and maps the place of each in it with its row of log-probabilities.
+pub(crate) fn map_block<T: Send>(
+    scorer: &impl Scorer,
+    queries: &[Query],
+    rows: &mut Vec<f32>,
+    map: impl Fn(usize, &[f32]) -> T + Sync,
+) -> Result<Vec<T>, Error> {
+    scorer.score(queries, rows);
+    let entities = rows.len() / queries.len();
+    let found: Option<Vec<T>> = rows
+        .par_chunks_exact(entities)
+        .enumerate()
+        .map(|(place, row)| {
+            let is_number = !row.iter().any(|x| x.is_nan());
+            is_number.then(|| map(place, row))
+        })
+        .collect();
+    found.ok_or(Error::BrokenModel)
+}
+
+/// How many objects score higher than one, and how many the same, other known answers left out.
+pub(crate) fn rivals(row: &[f32], object: EntityId, known: &[EntityId]) -> (u32, u32) {
+    let score = row[object.0 as usize];
+    let (mut above, mut beside) = count_above(row, score);
+    // It stands beside itself, which does not count.
+    beside -= 1;
+    for other in known.iter().filter(|other| **other != object) {
+        let other = row[other.0 as usize];
+        above -= u32::from(other > score);
+        beside -= u32::from(other == score);
+    }
+    (above, beside)
 }
 
 fn rank_query(graph: &Graph, split: Split, asked: &Asked, row: &[f32]) -> Vec<AnswerRank> {
@@ -285,13 +315,7 @@ fn rank_query(graph: &Graph, split: Split, asked: &Asked, row: &[f32]) -> Vec<An
     let left = log_sum_without(row, train);
     let rank = |object: EntityId| {
         let score = row[object.0 as usize];
-        let (mut above, mut beside) = count_above(row, score);
-        beside -= 1;
-        for other in known.iter().filter(|other| **other != object) {
-            let other = row[other.0 as usize];
-            above -= u32::from(other > score);
-            beside -= u32::from(other == score);
-        }
+        let (above, beside) = rivals(row, object, known);
         let others = known.len() - usize::from(known.contains(&object));
         AnswerRank {
             query: asked.number,

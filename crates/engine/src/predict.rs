@@ -6,11 +6,9 @@
 use std::collections::BTreeMap;
 
 use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
-use rayon::prelude::*;
 
 use crate::error::Error;
-use crate::evaluate::{Scorer, log_add, log_sum_without};
-use crate::ops::count_above;
+use crate::evaluate::{Scorer, log_add, log_sum_without, map_block, queries_at_once, rivals};
 
 /// What is asked of every query.
 #[derive(Debug, Clone)]
@@ -112,20 +110,10 @@ fn map_rows<T: Send>(
     queries: &[Query],
     map: impl Fn(Query, &[f32]) -> T + Sync,
 ) -> Result<Vec<T>, Error> {
-    /// Log-probabilities in memory at a time: 64 MiB.
-    const FLOATS: usize = 16 * 1024 * 1024;
-    let entities = graph.entities().len();
     let mut rows = Vec::new();
     let mut all = Vec::with_capacity(queries.len());
-    for block in queries.chunks((FLOATS / entities).max(1)) {
-        scorer.score(block, &mut rows);
-        if rows.par_iter().any(|x| x.is_nan()) {
-            return Err(Error::BrokenModel);
-        }
-        let rows = rows.par_chunks_exact(entities);
-        let found: Vec<T> =
-            block.par_iter().zip(rows).map(|(query, row)| map(*query, row)).collect();
-        all.extend(found);
+    for block in queries.chunks(queries_at_once(graph.entities().len())) {
+        all.extend(map_block(scorer, block, &mut rows, |place, row| map(block[place], row))?);
     }
     Ok(all)
 }
@@ -170,14 +158,7 @@ fn score_object(
 ) -> TripleScore {
     let score = row[object.0 as usize];
     let known_in = known_in(graph, query, object);
-    let (mut above, mut beside) = count_above(row, score);
-    // It stands beside itself, which does not count.
-    beside -= 1;
-    for other in known_answers(graph, query).iter().filter(|other| **other != object) {
-        let other = row[other.0 as usize];
-        above -= u32::from(other > score);
-        beside -= u32::from(other == score);
-    }
+    let (above, beside) = rivals(row, object, known_answers(graph, query));
     let log_probability = f64::from(score);
     let total = if known_in.is_some() { log_add(left, log_probability) } else { left };
     TripleScore {
