@@ -5,12 +5,14 @@
 //! and for distributions: for any graph of the size, and for the graph in hand.
 
 mod matrix;
+mod matrix_rank;
 mod ordering;
 mod search;
 
 use serde::Serialize;
 
 pub use matrix::{AnswerMatrix, Side};
+pub use matrix_rank::{MatrixRank, matrix_rank};
 pub use ordering::{Blocks, count_blocks, reverse_cuthill_mckee};
 pub use search::{Effort, Found, search};
 
