@@ -25,6 +25,8 @@ pub struct AnswerMatrix {
     columns: Vec<u32>,
     /// Queries that have each row.
     n_queries: Vec<usize>,
+    /// The first of them.
+    queries: Vec<u32>,
 }
 
 impl AnswerMatrix {
@@ -35,9 +37,17 @@ impl AnswerMatrix {
             Side::Forward => answers.n_forward_queries(),
             Side::Both => answers.n_queries(),
         };
-        let rows = (0..n_rows).into_par_iter().map(|number| {
-            let mut row: Vec<u32> =
-                answers.up_to(number, Split::Test).iter().map(|object| object.0).collect();
+        Self::of_queries(graph, (0..n_rows).into_par_iter())
+    }
+
+    /// The matrix of some queries of a graph, given by their numbers.
+    pub(super) fn of_queries(
+        graph: &Graph,
+        numbers: impl IndexedParallelIterator<Item = usize>,
+    ) -> Self {
+        let rows = numbers.map(|number| {
+            let answers = graph.answers().up_to(number, Split::Test);
+            let mut row: Vec<u32> = answers.iter().map(|object| object.0).collect();
             row.sort_unstable();
             row
         });
@@ -45,15 +55,20 @@ impl AnswerMatrix {
     }
 
     /// A matrix of rows that may be equal, each ascending.
-    pub fn from_rows(n_columns: usize, mut rows: Vec<Vec<u32>>) -> Self {
-        rows.retain(|row| !row.is_empty());
+    pub fn from_rows(n_columns: usize, rows: Vec<Vec<u32>>) -> Self {
+        let mut rows: Vec<(Vec<u32>, u32)> = rows.into_iter().zip(0..).collect();
+        rows.retain(|(row, _)| !row.is_empty());
         // The longest first: they decide every bound.
-        rows.par_sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        let mut matrix = Self { n_columns, ends: vec![], columns: vec![], n_queries: vec![] };
-        for equal in rows.chunk_by(|a, b| a == b) {
-            matrix.columns.extend(&equal[0]);
+        rows.par_sort_unstable_by(|(a, a_query), (b, b_query)| {
+            b.len().cmp(&a.len()).then_with(|| a.cmp(b)).then(a_query.cmp(b_query))
+        });
+        let mut matrix =
+            Self { n_columns, ends: vec![], columns: vec![], n_queries: vec![], queries: vec![] };
+        for equal in rows.chunk_by(|(a, _), (b, _)| a == b) {
+            matrix.columns.extend(&equal[0].0);
             matrix.ends.push(matrix.columns.len());
             matrix.n_queries.push(equal.len());
+            matrix.queries.push(equal[0].1);
         }
         matrix
     }
@@ -77,5 +92,10 @@ impl AnswerMatrix {
     /// Queries that have this row.
     pub fn n_queries(&self, row: usize) -> usize {
         self.n_queries[row]
+    }
+
+    /// The first query that has this row, as the queries that the matrix was made of are counted.
+    pub fn query(&self, row: usize) -> usize {
+        self.queries[row] as usize
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Every pivot found modulo a prime is one of the rational matrix, so the rank is never too large.
 //! It is too small only if the prime divides every minor of that size, or if all random sums miss a
-//! direction: both are less likely than one in a million per prime, and two primes are tried.
+//! direction: on a matrix like a random one each has a chance of about 1/p. Two primes are tried.
 
 mod modular;
 mod peel;
@@ -49,17 +49,14 @@ const COPIES: usize = 8;
 const MOST_VALUES: usize = 1 << 29;
 
 /// Computes the rank with at most `budget` multiplications of residues for each prime.
-///
-/// `progress` is called now and then.
-pub fn matrix_rank(matrix: &AnswerMatrix, budget: u64, progress: &mut dyn FnMut()) -> MatrixRank {
+pub fn matrix_rank(matrix: &AnswerMatrix, budget: u64) -> MatrixRank {
     let peeled = Peeled::of(matrix);
-    progress();
     let mut rng = ChaCha8Rng::seed_from_u64(0);
     let first = Field::random(&mut rng);
     let second = std::iter::repeat_with(|| Field::random(&mut rng));
     let second = second.into_iter().find(|field| field.prime != first.prime);
     let fields = [first, second.expect("primes do not end")];
-    let found = fields.map(|field| Elimination::new(matrix, &peeled, field).run(budget, progress));
+    let found = fields.map(|field| Elimination::new(matrix, &peeled, field).run(budget));
     let rank = found[0].rank.max(found[1].rank);
     let exact = found[0] == found[1] && found[0].is_complete;
     MatrixRank {
@@ -94,7 +91,7 @@ impl<'a> Elimination<'a> {
         Self { matrix, peeled, field, echelon: Echelon::new(field, peeled.n_aside), rng }
     }
 
-    fn run(mut self, budget: u64, progress: &mut dyn FnMut()) -> Eliminated {
+    fn run(mut self, budget: u64) -> Eliminated {
         let (width, n_rest) = (self.peeled.n_aside, self.peeled.rest.len());
         let sums = self.deal(width.min(n_rest).next_multiple_of(PANEL));
         let mut spent = 0;
@@ -105,7 +102,6 @@ impl<'a> Elimination<'a> {
                 return Eliminated { rank, is_complete: false, has_all_ones: false };
             }
             let n_new = self.add(panel);
-            progress();
             if n_new == 0 || rank + n_new == width.min(n_rest) {
                 break;
             }
@@ -197,7 +193,7 @@ mod tests {
     use super::*;
 
     fn check(matrix: &AnswerMatrix) -> MatrixRank {
-        let rank = matrix_rank(matrix, u64::MAX, &mut || {});
+        let rank = matrix_rank(matrix, u64::MAX);
         assert!(rank.exact && rank.rank == rank.at_most, "{rank:?}");
         rank
     }
@@ -260,7 +256,7 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let rows = (0..n).map(|_| (0..n).filter(|_| rng.random_bool(0.5)).collect()).collect();
         let matrix = AnswerMatrix::from_rows(n as usize, rows);
-        let found = matrix_rank(&matrix, 1_000_000_000, &mut || {});
+        let found = matrix_rank(&matrix, 1_000_000_000);
         assert!(!found.exact && found.has_all_ones.is_none() && found.distributions().is_none());
         assert!(found.rank < 1500 && found.rank > 512 && found.at_most == 1500, "{found:?}");
         assert_eq!(check(&matrix).rank, 1500);

@@ -4,17 +4,31 @@
 //! This module says which d is enough for rankings, for signs (the right labels at a threshold)
 //! and for distributions: for any graph of the size, and for the graph in hand.
 
+mod analysis;
+mod decomposition;
+mod feasible;
 mod matrix;
 mod matrix_rank;
+mod models;
 mod ordering;
 mod search;
+mod sign_rank;
 
 use serde::Serialize;
 
+pub use analysis::{Analysis, BestOrder, Effort, Range, SignRank, TimedRank};
+pub use decomposition::{
+    Decomposition, Mismatch, Polynomial, ProductSize, Sign, Verified, VerifiedProduct,
+};
+pub use feasible::{Feasible, Outcomes};
 pub use matrix::{AnswerMatrix, Side};
 pub use matrix_rank::{MatrixRank, matrix_rank};
-pub use ordering::{Blocks, count_blocks, reverse_cuthill_mckee};
-pub use search::{Effort, Found, search};
+pub use models::{ModelBounds, RoundingRank, RoundingRankWitness};
+pub use ordering::{Blocks, blocks_of_rows, count_blocks, reverse_cuthill_mckee};
+pub use search::{Found, SearchEffort, search};
+pub use sign_rank::{
+    Argument, Certificate, Fault, Lines, SignRankEffort, check, sign_rank_lower_bound,
+};
 
 use crate::Graph;
 use crate::statistics::Degrees;

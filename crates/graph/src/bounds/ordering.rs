@@ -28,12 +28,7 @@ pub struct Blocks {
 /// # Panics
 /// If `order` is no order of all objects.
 pub fn count_blocks(matrix: &AnswerMatrix, order: &[u32]) -> Blocks {
-    let position = positions(order);
-    assert_eq!(order.len(), matrix.n_columns(), "an order has every object");
-    let counts: Vec<(usize, usize)> = (0..matrix.n_rows())
-        .into_par_iter()
-        .map(|row| blocks_and_changes(matrix.row(row), &position))
-        .collect();
+    let counts = blocks_of_rows(matrix, order);
     let n_queries: usize = (0..counts.len()).map(|row| matrix.n_queries(row)).sum();
     let total: usize =
         counts.iter().enumerate().map(|(row, (blocks, _))| blocks * matrix.n_queries(row)).sum();
@@ -46,11 +41,22 @@ pub fn count_blocks(matrix: &AnswerMatrix, order: &[u32]) -> Blocks {
     }
 }
 
+/// The blocks and sign changes of every row.
+///
+/// # Panics
+/// If `order` is no order of all objects.
+pub fn blocks_of_rows(matrix: &AnswerMatrix, order: &[u32]) -> Vec<(usize, usize)> {
+    let position = positions(order);
+    assert_eq!(order.len(), matrix.n_columns(), "an order has every object");
+    let rows = (0..matrix.n_rows()).into_par_iter();
+    rows.map(|row| blocks_and_changes(matrix.row(row), &position)).collect()
+}
+
 /// Where each object stands.
 ///
 /// # Panics
 /// If an object is missing or comes twice.
-fn positions(order: &[u32]) -> Vec<u32> {
+pub(super) fn positions(order: &[u32]) -> Vec<u32> {
     let mut position = vec![u32::MAX; order.len()];
     for (place, object) in order.iter().enumerate() {
         assert_eq!(position[*object as usize], u32::MAX, "object {object} comes twice");
@@ -59,7 +65,8 @@ fn positions(order: &[u32]) -> Vec<u32> {
     position
 }
 
-fn blocks_and_changes(row: &[u32], position: &[u32]) -> (usize, usize) {
+/// Into how many blocks a row falls, and how often its sign changes along the line.
+pub(super) fn blocks_and_changes(row: &[u32], position: &[u32]) -> (usize, usize) {
     let mut places: Vec<u32> = row.iter().map(|object| position[*object as usize]).collect();
     places.sort_unstable();
     let gaps = places.windows(2).filter(|pair| pair[1] > pair[0] + 1).count();

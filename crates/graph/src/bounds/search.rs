@@ -17,7 +17,7 @@ use tour::Tour;
 
 /// How long to search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Effort {
+pub struct SearchEffort {
     /// Rounds, after each of which rows are weighted anew.
     pub rounds: usize,
     /// Kicks per distinct column and round.
@@ -38,16 +38,9 @@ const NEIGHBOURS: usize = 8;
 /// The largest weight of a row.
 const HEAVIEST: f64 = 1000.0;
 
-impl Effort {
-    /// Under a minute for graphs of some ten thousand entities.
-    pub const NORMAL: Self = Self { rounds: 8, kicks: 1 };
-    /// Some ten times as long.
-    pub const HIGH: Self = Self { rounds: 48, kicks: 4 };
-}
-
 /// Searches for an order in which the worst row has few blocks; `progress` is called after every
 /// round. The order is never worse than the Gray code it starts from.
-pub fn search(matrix: &AnswerMatrix, effort: Effort, progress: &mut dyn FnMut()) -> Found {
+pub fn search(matrix: &AnswerMatrix, effort: SearchEffort, progress: &mut dyn FnMut()) -> Found {
     let start = gray(matrix, 128);
     let mut best = count_blocks(matrix, &start).blocks_max;
     // A row cannot have more blocks than answers, and no search came below half of the start.
@@ -239,9 +232,11 @@ mod tests {
 
     use super::*;
 
+    const NORMAL: SearchEffort = SearchEffort { rounds: 8, kicks: 1 };
+
     #[test]
     fn a_matrix_without_rows_has_no_blocks() {
-        let found = check(&AnswerMatrix::from_rows(3, vec![]), Effort::NORMAL);
+        let found = check(&AnswerMatrix::from_rows(3, vec![]), NORMAL);
         assert_eq!((found.order.len(), found.lower_bound), (3, 0));
     }
 
@@ -252,7 +247,7 @@ mod tests {
         AnswerMatrix::from_rows(n_columns, (0..n_rows).map(|_| row()).collect())
     }
 
-    fn check(matrix: &AnswerMatrix, effort: Effort) -> Found {
+    fn check(matrix: &AnswerMatrix, effort: SearchEffort) -> Found {
         let found = search(matrix, effort, &mut || {});
         // Counting fails for what is no order of all objects.
         let blocks = count_blocks(matrix, &found.order).blocks_max;
@@ -264,10 +259,10 @@ mod tests {
     fn searching_finds_fewer_blocks_than_it_starts_with() {
         let matrix = random(300, 40, 0.2, 1);
         let start = count_blocks(&matrix, &gray(&matrix, 128)).blocks_max;
-        let found = check(&matrix, Effort::NORMAL);
+        let found = check(&matrix, NORMAL);
         let blocks = count_blocks(&matrix, &found.order).blocks_max;
         assert!(blocks < start, "{blocks} of {start}");
-        assert_eq!(check(&matrix, Effort::NORMAL), found);
+        assert_eq!(check(&matrix, NORMAL), found);
     }
 
     #[test]
@@ -286,7 +281,7 @@ mod tests {
         });
         let matrix = AnswerMatrix::from_rows(120, rows.collect());
         assert_eq!(count_blocks(&matrix, &hidden).blocks_max, 1);
-        let found = check(&matrix, Effort { rounds: 12, kicks: 4 });
+        let found = check(&matrix, SearchEffort { rounds: 12, kicks: 4 });
         assert_eq!(count_blocks(&matrix, &found.order).blocks_max, 1);
     }
 
