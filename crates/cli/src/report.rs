@@ -1,6 +1,7 @@
 //! What does a training look like, on a page for people who would rather look than read?
 
 mod demo;
+mod inspect;
 mod page;
 
 use fullrank_engine::config::Choice;
@@ -16,6 +17,7 @@ use crate::output::count;
 use crate::predict::{probability, query_names};
 use crate::train::{METRICS_HEADER, metrics_row};
 pub(crate) use demo::{DemoReport, Group};
+pub(crate) use inspect::inspect_page;
 use page::{AnswerRow, Bar, Page, Plot, Series};
 
 /// What a report of one training is made of.

@@ -25,7 +25,7 @@ fn family() -> tempfile::TempDir {
 #[test]
 fn inspect_prints_tables() {
     let folder = family();
-    let output = run(folder.path(), "inspect family --dim 2");
+    let output = run(folder.path(), "inspect family --dim 2 --verify");
     assert_eq!(said(&output), "note: 1 repeated triple dropped from train\n");
     let text = String::from_utf8(output.stdout).unwrap();
     let (text, seconds) = text.trim_end().rsplit_once('\n').unwrap();
@@ -60,18 +60,34 @@ Test leakage
  given away  of test triples  shared
           1                1   100 %  sibling is symmetric
 
-Dimensions that are enough for a linear output layer
-                                                          without inverse  with inverse
- every ranking, any graph of this size                                  3             3
- every set of answers, any graph of this size                           4             4
- every distribution, any graph of this size                             3             3
- all sets of at most c = 2 or 2 answers: 2c + 1                         5             5
- the sets of this graph, objects in the paper's order                   3             3
- the sets of this graph, objects in the best order found                3             3
-  with inverse relations, the answers of a query lie in at most 1 block; no order has fewer than 1
+Dimensions of a linear output layer (needed – enough)
+                                                            without inverse  with inverse
+ every ranking, any graph of this size                                    3             3
+ every set of answers, any graph of this size                             4             4
+ every distribution, any graph of this size                               3             3
+ all sets of at most c = 2 or 2 answers: 2c + 1                         ≤ 5           ≤ 5
+ this graph: sets of answers, by the paper's order: 2b + 1              ≤ 3           ≤ 3
+ this graph: sets of answers                                              3             3
+ this graph: answers before all others                                    2             2
+ this graph: distributions                                                3             3
+  With inverse relations:
+  The answers of a query lie in at most 1 block, 1 in the paper's order; no order has fewer than 1.
+  The sign rank of Y is at most 3 by the order of the objects, and at least 3 by a shattered set of rows in 3 by 4 of its entries.
+  The matrix rank of Y is 4, modulo 2,832,803 and 3,471,311; the row of all ones is in its row space.
+  9 rows (5 of them distinct), each a polynomial of degree 2 at most, have the right sign at all of 4 objects, by their roots and as a product H·Eᵀ of matrix rank 3 in whole numbers of up to 3 bits.
 
 At d = 2
-  a mixture is advised: 100 % of the facts belong to queries with more answers n than d = 2 is sure to tell apart (2n + 1 > d); up to 33 % a softmax is advised
+                           possible  of all
+ rankings of all entities        12      24
+ sets of answers                  8      16
+                                                               dimensions of single models
+ RESCAL and ComplEx, enough for this graph (Wang et al. 2017)                            8
+ ComplEx, enough for any graph of this size                                              8
+ TuckER, enough for any graph of this size                                               4
+ models of distance, needed for any set of answers                                       3
+  Of the 24 rankings of 4 entities, a linear output layer of d = 2 can give 12, and of their 16 sets 8.
+  With inverse relations, the sets of answers of this graph need 3 dimensions, so 2 are too few; to give every answer its probability takes 3, 1.5 times as many.
+  A mixture is advised: 100 % of the facts belong to queries with more answers n than d = 2 is sure to tell apart (2n + 1 > d); up to 33 % a softmax is advised.
 ";
     assert_eq!(text, expected);
 }
@@ -90,14 +106,43 @@ fn inspect_gives_machines_one_document() {
     assert_eq!(report["degree"]["both"]["median"], 1.0);
     assert_eq!(report["bounds"]["worst_case"], 5);
     assert_eq!(report["bounds"]["rcm"]["dimension"], 3);
-    assert!(report["bounds"]["best"].is_null());
+    for what in ["best", "matrix_rank", "sign_rank"] {
+        assert!(report["bounds"][what].is_null(), "{what} is not computed at low effort");
+    }
     let report = json(folder.path(), "inspect family --json");
     let best = &report["bounds"]["best"];
     assert_eq!([&best["blocks_max"], &best["kappa"], &best["dimension"]], [1, 2, 3]);
     assert_eq!(report["bounds_forward"]["best"]["blocks_max_at_least"], 1);
+    assert_eq!(report["bounds"]["matrix_rank"]["rank"], 4);
+    assert_eq!(report["bounds"]["matrix_rank"]["exact"], true);
+    let sign_rank = &report["bounds"]["sign_rank"];
+    assert_eq!([&sign_rank["lower"], &sign_rank["upper"]], [3, 3]);
+    assert_eq!([&sign_rank["lower_by"], &sign_rank["upper_by"]], ["shattered", "order"]);
+    assert_eq!(report["bounds"]["sign_rank_witness"]["rows"][0]["subject"], "bob");
+    assert!(report["bounds"]["decomposition"].is_null());
     assert_eq!(report["leakage"]["pairs"][0]["likeness"], "symmetric");
     assert_eq!(report["unseen"]["valid_triples"], 1);
     assert!(report["seconds"].is_f64());
+}
+
+#[test]
+fn inspect_writes_a_page_and_replaces_none_unasked() {
+    let folder = family();
+    let page = folder.path().join("page.html");
+    let inspect = |options: &str| run(folder.path(), &format!("inspect family {options}"));
+    assert_eq!(inspect("--html page.html --dim 2").status.code(), Some(0));
+    let html = fs::read_to_string(&page).unwrap();
+    for text in ["this graph: distributions", "What is d = 2 good for?", "loglog", "matrix"] {
+        assert!(html.contains(text), "{text}");
+    }
+    let refused = inspect("--html page.html");
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(
+        said(&refused),
+        "error: page.html: there is a file already\n\nReplace it by --force.\n"
+    );
+    assert_eq!(inspect("--html page.html --force --effort low").status.code(), Some(0));
+    assert_ne!(fs::read_to_string(&page).unwrap(), html);
 }
 
 #[test]

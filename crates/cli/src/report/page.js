@@ -95,6 +95,49 @@ const draw = {
       }
     });
   },
+  // Points on two logarithmic scales.
+  loglog(svg, chart) {
+    const points = chart.series.flatMap(s => s.points);
+    const top = i => Math.max(1, ...points.map(p => Math.log10(p[i])));
+    const [xs, ys] = [top(0), top(1)];
+    const x = v => LEFT + 4 + Math.log10(v) / xs * (WIDTH - LEFT - 4 - RIGHT);
+    const y = v => HEIGHT - BOTTOM - 4 - Math.log10(v) / ys * (HEIGHT - TOP - BOTTOM - 4);
+    for (let power = 0; power <= ys; power++) {
+      const t = 10 ** power;
+      add(svg, 'line', {x1: LEFT, x2: WIDTH - RIGHT, y1: y(t), y2: y(t), class: 'axis'});
+      add(svg, 'text', {x: LEFT - 5, y: y(t) + 4, 'text-anchor': 'end'}, short(t));
+    }
+    for (let power = 0; power <= xs; power++) {
+      const t = 10 ** power;
+      add(svg, 'text', {x: x(t), y: HEIGHT - BOTTOM + 14, 'text-anchor': 'middle'}, short(t));
+    }
+    add(svg, 'text', {x: (LEFT + WIDTH) / 2, y: HEIGHT - 5, 'text-anchor': 'middle'}, chart.x);
+    chart.series.forEach(({name, points, color}) => {
+      for (const p of points) {
+        const dot = add(svg, 'circle', {cx: x(p[0]).toFixed(1), cy: y(p[1]).toFixed(1), r: 1.8, class: 'dot s' + color, 'fill-opacity': .6, 'stroke-opacity': 0});
+        add(dot, 'title', {}, `${name}: ${short(p[1])} ${chart.unit} at ${short(p[0])}`);
+      }
+    });
+  },
+  // A 0/1 matrix, the darker the fuller; drawn as an image, since it has thousands of cells.
+  matrix(svg, chart) {
+    const canvas = document.createElement('canvas');
+    const [width, height] = [canvas.width, canvas.height] = [chart.rows[0].length, chart.rows.length];
+    const context = canvas.getContext('2d');
+    context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--s0');
+    chart.rows.forEach((row, y) => {
+      for (let x = 0; x < width; x++) {
+        const shade = parseInt(row[x], 16);
+        if (!shade) continue;
+        context.globalAlpha = (shade + 1) / 16;
+        context.fillRect(x, y, 1, 1);
+      }
+    });
+    const drawn = Math.max(40, Math.min(WIDTH / 2, 2 * height));
+    svg.setAttribute('viewBox', `0 0 ${WIDTH} ${drawn}`);
+    add(svg, 'image', {href: canvas.toDataURL(), width: WIDTH, height: drawn, preserveAspectRatio: 'none', style: 'image-rendering: pixelated'});
+    add(svg, 'rect', {width: WIDTH, height: drawn, class: 'axis'});
+  },
   // Bars on a logarithmic scale, one below the other.
   bars(svg, chart) {
     const high = Math.log10(Math.max(...chart.bars.map(b => b.value)) || 1) || 1;

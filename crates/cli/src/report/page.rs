@@ -37,6 +37,10 @@ pub(super) enum Plot {
     Reliability { x: &'static str, series: Vec<Series<[f64; 3]>> },
     /// A row of dots each.
     Dots { x: &'static str, series: Vec<Values> },
+    /// Points over several orders of magnitude both ways; `unit` is what they count upwards.
+    LogLog { x: &'static str, unit: &'static str, series: Vec<Series<[f64; 2]>> },
+    /// Rows of shades, a digit from 0 to f each.
+    Matrix { rows: Vec<String> },
     /// Whole numbers over several orders of magnitude.
     Bars { bars: Vec<Bar> },
 }
