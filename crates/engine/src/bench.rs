@@ -9,7 +9,7 @@ use burn::optim::GradientsParams;
 use rand::RngExt;
 
 use crate::config::Config;
-use crate::encoder::Queries;
+use crate::encoder::{Domain, Queries};
 use crate::model::{Batch, Model};
 use crate::ops::{BatchAnswers, Workspace};
 use crate::parameters::Adam;
@@ -45,9 +45,10 @@ impl StepBench {
             objects: draw(config.batch * answers, entities),
             weights: vec![1.0 / answers as f32; config.batch * answers],
         };
+        let domain = Domain::without_edges(entities, relations);
         let weights = Weights::new(config.seed, device().autodiff());
         Self {
-            model: Some(Model::new(config, entities, relations, weights)),
+            model: Some(Model::new(config, &domain, weights)),
             adam: Adam::default(),
             batch: Batch { queries, answers: Arc::new(batch_answers) },
             workspace: Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20))),
@@ -57,7 +58,7 @@ impl StepBench {
 
     /// Bytes that such a step will take at its peak.
     pub fn forecast(config: &Config, entities: usize, relations: usize) -> u64 {
-        step_bytes(config, entities, relations, config.batch)
+        step_bytes(config, &Domain::without_edges(entities, relations), config.batch)
     }
 
     /// One step; gives the loss before it.

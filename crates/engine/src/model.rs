@@ -10,9 +10,9 @@ use burn::tensor::Tensor;
 use fullrank_graph::Query;
 
 use crate::config::Config;
-use crate::encoder::{Encoded, Encoder, EncoderConfig, Queries};
+use crate::encoder::{Domain, Encoded, Encoder, EncoderConfig, Pass, Queries};
 use crate::evaluate::Scorer;
-use crate::ops::{BatchAnswers, Normalised, Workspace, cross_entropy, log_probs};
+use crate::ops::{BatchAnswers, Normalised, Workspace, cross_entropy, gather_rows, log_probs};
 use crate::output::{Output, mean_entropy};
 use crate::random::{Noise, Weights};
 
@@ -41,36 +41,26 @@ pub(crate) struct Loss {
 }
 
 impl Model {
-    /// A new model; `relations` includes inverses.
-    pub(crate) fn new(
-        config: &Config,
-        entities: usize,
-        relations: usize,
-        mut weights: Weights,
-    ) -> Self {
-        let sizes = EncoderConfig::of(config, entities, relations);
-        let encoder = Encoder::new(config.encoder, &sizes, &mut weights);
-        let output = Output::new(config, &mut weights);
-        let bias = || Param::from_tensor(Tensor::zeros([entities], &weights.device));
-        let bias = config.bias.then(bias);
+    /// A new model.
+    pub(crate) fn new(settings: &Config, domain: &Domain, mut weights: Weights) -> Self {
+        let config = EncoderConfig { domain, settings };
+        let encoder = Encoder::new(settings.encoder, &config, &mut weights);
+        let output = Output::new(settings, &mut weights);
+        let bias = || Param::from_tensor(Tensor::zeros([domain.entities], &weights.device));
+        let bias = settings.bias.then(bias);
         Self { encoder, bias, output }
     }
 
     /// Learned numbers of such a model, without building it.
-    pub(crate) fn n_parameters(config: &Config, entities: usize, relations: usize) -> usize {
-        let sizes = EncoderConfig::of(config, entities, relations);
-        let bias = if config.bias { entities } else { 0 };
-        config.encoder.n_parameters(&sizes) + bias + config.n_output_parameters()
+    pub(crate) fn n_parameters(settings: &Config, domain: &Domain) -> usize {
+        let bias = if settings.bias { domain.entities } else { 0 };
+        let encoder = settings.encoder.n_parameters(&EncoderConfig { domain, settings });
+        encoder + bias + settings.n_output_parameters()
     }
 
     /// Numbers that the encoder makes for a batch beyond rows of its tables, and their gradients.
-    pub(crate) fn n_batch_values(
-        config: &Config,
-        entities: usize,
-        relations: usize,
-        batch: usize,
-    ) -> usize {
-        config.encoder.n_batch_values(&EncoderConfig::of(config, entities, relations), batch)
+    pub(crate) fn n_batch_values(settings: &Config, domain: &Domain, batch: usize) -> usize {
+        settings.encoder.n_batch_values(&EncoderConfig { domain, settings }, batch)
     }
 
     /// The loss of a batch, divided by its number of queries.
@@ -81,10 +71,12 @@ impl Model {
         noise: &Noise,
         workspace: &Arc<Mutex<Workspace>>,
     ) -> Loss {
-        let Encoded { query, factors } = self.encoder.forward(&batch.queries);
+        let objects = self.encoder.objects(Some(noise));
+        let pass = Pass { objects: &objects, noise: Some(noise) };
+        let Encoded { query, factors } = self.encoder.forward(&batch.queries, &pass);
         let query = noise.drop(query, config.dropout);
         let n_queries = query.dims()[0] as f64;
-        let input = self.normalised(query, Some(noise));
+        let input = self.normalised(query, &pass);
         let log_prior = input.log_prior.clone();
         let answers = Arc::clone(&batch.answers);
         let cross_entropy = cross_entropy(input, answers, config.smoothing as f32, workspace);
@@ -93,22 +85,24 @@ impl Model {
             total = total - mean_entropy(log_prior).mul_scalar(config.entropy_weight);
         }
         if config.n3 > 0.0 || config.l2 > 0.0 {
-            total = total + self.penalty(batch, factors, config).div_scalar(n_queries);
+            let penalty = self.penalty(batch, objects, factors, config);
+            total = total + penalty.div_scalar(n_queries);
         }
         Loss { total, cross_entropy: cross_entropy.detach() }
     }
 
-    /// Log-probabilities of every object, `[B, E]`, row after row into `rows`.
-    pub(crate) fn log_probs(&self, queries: &Queries, rows: &mut Vec<f32>) {
-        log_probs(self.normalised(self.encoder.forward(queries).query, None), rows);
+    /// The model with its table of objects, ready to be asked.
+    pub(crate) fn scoring(self) -> Scoring {
+        let objects = self.encoder.objects(None);
+        Scoring { model: self, objects }
     }
 
-    fn normalised(&self, query: Tensor<2>, noise: Option<&Noise>) -> Normalised {
-        let components = self.output.forward(query, noise);
+    fn normalised(&self, query: Tensor<2>, pass: &Pass) -> Normalised {
+        let components = self.output.forward(query, pass.noise);
         Normalised {
             context: components.context,
             log_prior: components.log_prior,
-            objects: self.encoder.objects(),
+            objects: pass.objects.clone(),
             bias: self.bias.as_ref().map(Param::val),
         }
     }
@@ -118,7 +112,7 @@ impl Model {
     pub(crate) fn vectors(&self, query: Query) -> (Vec<f64>, Vec<f64>, Vec<f64>, Vec<f64>) {
         let queries =
             Queries { subjects: [query.subject.0].into(), relations: [query.relation.0].into() };
-        let input = self.normalised(self.encoder.forward(&queries).query, None);
+        let input = self.clone().scoring().normalised(&queries);
         let wide = |data: burn::tensor::TensorData| -> Vec<f64> {
             data.iter::<f32>().map(f64::from).collect()
         };
@@ -129,7 +123,13 @@ impl Model {
     }
 
     /// N3 (Lacroix 2018, eq. 4) and L2 of the factors of every answer: subject, relation, object.
-    fn penalty(&self, batch: &Batch, factors: Vec<Tensor<2>>, config: &Config) -> Tensor<1> {
+    fn penalty(
+        &self,
+        batch: &Batch,
+        objects: Tensor<2>,
+        factors: Vec<Tensor<2>>,
+        config: &Config,
+    ) -> Tensor<1> {
         let device = factors[0].device();
         let answers = &batch.answers;
         let mut query_weights = vec![0.0; batch.queries.subjects.len()];
@@ -143,7 +143,8 @@ impl Model {
             factor.clone().powi_scalar(3).mul_scalar(config.n3)
                 + factor.square().mul_scalar(config.l2)
         };
-        let objects = self.encoder.object_factors(answers.objects.as_slice().into());
+        let objects = gather_rows(objects, answers.objects.as_slice().into());
+        let objects = self.encoder.magnitudes(objects);
         let mut penalty = (powers(objects) * weights(&answers.weights)).sum();
         for factor in factors {
             penalty = penalty + (powers(factor) * weights(&query_weights)).sum();
@@ -152,12 +153,26 @@ impl Model {
     }
 }
 
-impl Scorer for Model {
+/// A model that is asked: its table of objects is made once for all queries.
+#[derive(Debug)]
+pub(crate) struct Scoring {
+    pub(crate) model: Model,
+    objects: Tensor<2>,
+}
+
+impl Scoring {
+    fn normalised(&self, queries: &Queries) -> Normalised {
+        let pass = Pass { objects: &self.objects, noise: None };
+        self.model.normalised(self.model.encoder.forward(queries, &pass).query, &pass)
+    }
+}
+
+impl Scorer for Scoring {
     fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
         let queries = Queries {
             subjects: queries.iter().map(|query| query.subject.0).collect(),
             relations: queries.iter().map(|query| query.relation.0).collect(),
         };
-        self.log_probs(&queries, rows);
+        log_probs(self.normalised(&queries), rows);
     }
 }

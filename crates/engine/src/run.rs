@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Config, RawConfig};
 use crate::error::Error;
 use crate::evaluate::Scorer;
-use crate::model::Model;
+use crate::model::Scoring;
 use crate::parameters::{Named, count, tensors};
 use crate::random::Weights;
 use crate::train::{Best, End, EpochRecord, Position, State, Trained, device, new_model};
@@ -95,7 +95,7 @@ pub struct Run {
     pub parameters: usize,
     /// What to divide log-probabilities by, if it was fitted on validation.
     pub temperature: Option<f64>,
-    pub(crate) model: Model,
+    pub(crate) scoring: Scoring,
 }
 
 /// A table of learned numbers, for other programs.
@@ -151,7 +151,8 @@ impl Run {
         if is_finished && hashes == Hashes::Check {
             checked.remember(&stamps);
         }
-        Ok(Self { config, graph, best, is_finished, updates, parameters, temperature, model })
+        let scoring = model.scoring();
+        Ok(Self { config, graph, best, is_finished, updates, parameters, temperature, scoring })
     }
 
     /// Everything the model has learned, and its running statistics.
@@ -168,7 +169,7 @@ impl Run {
             shape: tensor.shape,
             values: tensor.values.into_data().try_into_vec().expect("models are f32"),
         };
-        tensors(&self.model).into_iter().map(table).collect()
+        tensors(&self.scoring.model).into_iter().map(table).collect()
     }
 }
 
@@ -248,7 +249,7 @@ impl SavedWeights {
 
 impl Scorer for Run {
     fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
-        self.model.score(queries, rows);
+        self.scoring.score(queries, rows);
     }
 }
 

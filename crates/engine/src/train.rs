@@ -19,6 +19,7 @@ use fullrank_graph::{Graph, Split};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, Schedule};
+use crate::encoder::Domain;
 use crate::error::Error;
 use crate::evaluate::{Metrics, metrics, rank_answers};
 use crate::model::{Loss, Model};
@@ -286,7 +287,7 @@ pub(crate) fn device() -> Device {
 
 /// A model for a graph.
 pub(crate) fn new_model(config: &Config, graph: &Graph, weights: Weights) -> Model {
-    Model::new(config, graph.entities().len(), 2 * graph.relations().len(), weights)
+    Model::new(config, &Domain::of(graph), weights)
 }
 
 /// The batch that suits a graph: that of the config, or smaller ones where an epoch would have too
@@ -309,18 +310,18 @@ pub fn advised_batch(graph: &Graph, config: &Config) -> Result<usize, Error> {
 pub fn forecast(config: &Config, graph: &Graph) -> u64 {
     // No batch is larger than all items.
     let batch = config.batch.min(2 * graph.triples(Split::Train).len());
-    step_bytes(config, graph.entities().len(), 2 * graph.relations().len(), batch)
+    step_bytes(config, &Domain::of(graph), batch)
 }
 
 /// Bytes of one training step: parameters, gradients, two moments, and what the kernel needs.
-pub(crate) fn step_bytes(config: &Config, entities: usize, relations: usize, batch: usize) -> u64 {
-    let parameters = Model::n_parameters(config, entities, relations);
+pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 {
+    let parameters = Model::n_parameters(config, domain);
     let components = config.n_components();
-    let shape = Shape { queries: batch, components, dim: config.dim, entities };
+    let shape = Shape { queries: batch, components, dim: config.dim, entities: domain.entities };
     let workspace = Workspace::forecast(shape, config.memory_budget << 20);
     // Every layer of a projection keeps about six tensors of its size for the backward pass.
     let activations = 6 * (config.layers + 1) * batch * components * config.dim
-        + Model::n_batch_values(config, entities, relations, batch);
+        + Model::n_batch_values(config, domain, batch);
     (4 * size_of::<f32>() * parameters + workspace + size_of::<f32>() * activations) as u64
 }
 
@@ -329,7 +330,8 @@ fn validate(
     model: &Model,
     progress: &mut dyn FnMut(Event) -> Signal,
 ) -> Result<Option<Metrics>, Error> {
-    let ranks = rank_answers(graph, Split::Valid, &model.valid(), &mut |done, total| {
+    let scorer = model.valid().scoring();
+    let ranks = rank_answers(graph, Split::Valid, &scorer, &mut |done, total| {
         progress(Event::Evaluating { done, total })
     })?;
     Ok(metrics(&ranks))

@@ -3,8 +3,8 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Queries, Table, halves, rows, table};
-use crate::random::Weights;
+use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, halves, rows, table};
+use crate::random::{Noise, Weights};
 
 /// h = s·r, with real parts in the left half of every vector and imaginary parts in the right.
 #[derive(Module, Debug)]
@@ -16,17 +16,17 @@ pub(crate) struct ComplEx {
 impl Encode for ComplEx {
     const HALVES: bool = true;
     fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities + config.relations) * config.dim
+        (config.entities() + config.relations()) * config.dim()
     }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         Self {
-            entity: table(config.entities, config.dim, weights),
-            relation: table(config.relations, config.dim, weights),
+            entity: table(config.entities(), config.dim(), weights),
+            relation: table(config.relations(), config.dim(), weights),
         }
     }
 
-    fn forward(&self, queries: &Queries) -> Encoded {
+    fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.entity, &queries.subjects);
         let relation = rows(&self.relation, &queries.relations);
         let (subject_re, subject_im) = halves(subject.clone());
@@ -40,7 +40,7 @@ impl Encode for ComplEx {
         }
     }
 
-    fn objects(&self) -> Tensor<2> {
+    fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
         self.entity.val()
     }
 

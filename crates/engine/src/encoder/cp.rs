@@ -4,8 +4,8 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Queries, Table, rows, table};
-use crate::random::Weights;
+use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use crate::random::{Noise, Weights};
 
 /// h = s ∘ r.
 #[derive(Module, Debug)]
@@ -17,18 +17,18 @@ pub(crate) struct Cp {
 
 impl Encode for Cp {
     fn n_parameters(config: &EncoderConfig) -> usize {
-        (2 * config.entities + config.relations) * config.dim
+        (2 * config.entities() + config.relations()) * config.dim()
     }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         Self {
-            subject: table(config.entities, config.dim, weights),
-            relation: table(config.relations, config.dim, weights),
-            object: table(config.entities, config.dim, weights),
+            subject: table(config.entities(), config.dim(), weights),
+            relation: table(config.relations(), config.dim(), weights),
+            object: table(config.entities(), config.dim(), weights),
         }
     }
 
-    fn forward(&self, queries: &Queries) -> Encoded {
+    fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.subject, &queries.subjects);
         let relation = rows(&self.relation, &queries.relations);
         Encoded {
@@ -37,7 +37,7 @@ impl Encode for Cp {
         }
     }
 
-    fn objects(&self) -> Tensor<2> {
+    fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
         self.object.val()
     }
 }

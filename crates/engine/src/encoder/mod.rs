@@ -17,27 +17,75 @@ use std::sync::Arc;
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
+use fullrank_graph::{Graph, Split};
 
 use crate::config::{Choice, Config};
 use crate::ops::gather_rows;
-use crate::random::Weights;
+use crate::random::{Noise, Weights};
 
-/// Sizes that an encoder is built for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct EncoderConfig {
+/// What a model is about.
+#[derive(Debug, Clone)]
+pub(crate) struct Domain {
     pub(crate) entities: usize,
     /// Inverse relations included.
     pub(crate) relations: usize,
-    pub(crate) dim: usize,
-    /// Width of relation vectors, where it is free to differ.
-    pub(crate) relation_dim: usize,
+    /// The training facts, for encoders that look at them.
+    pub(crate) edges: Edges,
 }
 
-impl EncoderConfig {
-    pub(crate) fn of(config: &Config, entities: usize, relations: usize) -> Self {
-        let dim = config.dim;
-        let relation_dim = config.relation_dim.unwrap_or(dim);
-        Self { entities, relations, dim, relation_dim }
+/// The training facts, first as they are, then inverted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Edges {
+    pub(crate) subjects: Arc<[u32]>,
+    pub(crate) relations: Arc<[u32]>,
+    pub(crate) objects: Arc<[u32]>,
+}
+
+impl Domain {
+    pub(crate) fn of(graph: &Graph) -> Self {
+        let facts = || graph.triples(Split::Train).iter();
+        let subjects = || facts().map(|fact| fact.subject.0);
+        let objects = || facts().map(|fact| fact.object.0);
+        let relations = facts().map(|fact| fact.relation.0);
+        let inverses = facts().map(|fact| graph.inverse(fact.relation).0);
+        let edges = Edges {
+            subjects: subjects().chain(objects()).collect(),
+            relations: relations.chain(inverses).collect(),
+            objects: objects().chain(subjects()).collect(),
+        };
+        Self { edges, ..Self::without_edges(graph.entities().len(), 2 * graph.relations().len()) }
+    }
+
+    /// Sizes alone: for a forecast, or where there is no graph.
+    pub(crate) fn without_edges(entities: usize, relations: usize) -> Self {
+        Self { entities, relations, edges: Edges::default() }
+    }
+}
+
+/// What an encoder is built from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EncoderConfig<'a> {
+    pub(crate) domain: &'a Domain,
+    pub(crate) settings: &'a Config,
+}
+
+impl EncoderConfig<'_> {
+    pub(crate) fn entities(&self) -> usize {
+        self.domain.entities
+    }
+
+    /// Inverse relations included.
+    pub(crate) fn relations(&self) -> usize {
+        self.domain.relations
+    }
+
+    pub(crate) fn dim(&self) -> usize {
+        self.settings.dim
+    }
+
+    /// Width of relation vectors, where it is free to differ.
+    pub(crate) fn relation_dim(&self) -> usize {
+        self.settings.relation_dim.unwrap_or(self.settings.dim)
     }
 }
 
@@ -46,6 +94,15 @@ impl EncoderConfig {
 pub(crate) struct Queries {
     pub(crate) subjects: Arc<[u32]>,
     pub(crate) relations: Arc<[u32]>,
+}
+
+/// What all queries of a pass share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pass<'a> {
+    /// The table of object vectors, `[E, D]`.
+    pub(crate) objects: &'a Tensor<2>,
+    /// Nothing when a model is evaluated.
+    pub(crate) noise: Option<&'a Noise>,
 }
 
 /// Encoded queries.
@@ -116,25 +173,23 @@ macro_rules! encoders {
                 }
             }
 
-            pub(crate) fn forward(&self, queries: &Queries) -> Encoded {
+            /// The table of object vectors, `[E, D]`; made once for all queries of a pass.
+            pub(crate) fn objects(&self, noise: Option<&Noise>) -> Tensor<2> {
                 match self {
-                    $(Self::$name(encoder) => encoder.forward(queries),)*
+                    $(Self::$name(encoder) => encoder.objects(noise),)*
                 }
             }
 
-            /// The table of object vectors, `[E, D]`.
-            pub(crate) fn objects(&self) -> Tensor<2> {
+            pub(crate) fn forward(&self, queries: &Queries, pass: &Pass) -> Encoded {
                 match self {
-                    $(Self::$name(encoder) => encoder.objects(),)*
+                    $(Self::$name(encoder) => encoder.forward(queries, pass),)*
                 }
             }
 
-            /// Magnitudes of some objects' factors, for N3 and L2.
-            pub(crate) fn object_factors(&self, objects: Arc<[u32]>) -> Tensor<2> {
+            /// What a norm of these vectors is made of.
+            pub(crate) fn magnitudes(&self, vectors: Tensor<2>) -> Tensor<2> {
                 match self {
-                    $(Self::$name(encoder) => {
-                        $file::$name::magnitudes(gather_rows(encoder.objects(), objects))
-                    })*
+                    $(Self::$name(_) => $file::$name::magnitudes(vectors),)*
                 }
             }
         }
@@ -167,8 +222,9 @@ pub(crate) trait Encode: Module {
         0
     }
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self;
-    fn forward(&self, queries: &Queries) -> Encoded;
-    fn objects(&self) -> Tensor<2>;
+    /// The table of object vectors, `[E, D]`.
+    fn objects(&self, noise: Option<&Noise>) -> Tensor<2>;
+    fn forward(&self, queries: &Queries, pass: &Pass) -> Encoded;
 
     /// What a norm of these vectors is made of: absolute values, or moduli of complex numbers.
     fn magnitudes(vectors: Tensor<2>) -> Tensor<2> {

@@ -3,9 +3,9 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
 use crate::ops::grouped_product;
-use crate::random::Weights;
+use crate::random::{Noise, Weights};
 
 /// h = sᵀ·W_r.
 #[derive(Module, Debug)]
@@ -17,25 +17,25 @@ pub(crate) struct Rescal {
 
 impl Encode for Rescal {
     fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities + config.relations * config.dim) * config.dim
+        (config.entities() + config.relations() * config.dim()) * config.dim()
     }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let dim = config.dim;
-        let entity = table(config.entities, dim, weights);
+        let dim = config.dim();
+        let entity = table(config.entities(), dim, weights);
         // Every relation is a matrix of its own, so the fans are those of one of them.
         let bound = (6.0 / (2 * dim) as f64).sqrt();
-        let relation = weights.uniform([config.relations, dim * dim], bound);
+        let relation = weights.uniform([config.relations(), dim * dim], bound);
         Self { entity, relation: Table::from_tensor(relation) }
     }
 
-    fn forward(&self, queries: &Queries) -> Encoded {
+    fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.entity, &queries.subjects);
         let query = grouped_product(subject.clone(), self.relation.val(), &queries.relations);
         Encoded { query, factors: vec![Self::magnitudes(subject)] }
     }
 
-    fn objects(&self) -> Tensor<2> {
+    fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
         self.entity.val()
     }
 }

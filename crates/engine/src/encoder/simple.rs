@@ -3,8 +3,8 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Queries, Table, halves, rows, table};
-use crate::random::Weights;
+use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, halves, rows, table};
+use crate::random::{Noise, Weights};
 
 /// Entity vectors are [head; tail], relation vectors [r; r'], so h = ½ [r' ∘ tail(s); r ∘ head(s)].
 #[derive(Module, Debug)]
@@ -16,17 +16,17 @@ pub(crate) struct SimplE {
 impl Encode for SimplE {
     const HALVES: bool = true;
     fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities + config.relations) * config.dim
+        (config.entities() + config.relations()) * config.dim()
     }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         Self {
-            entity: table(config.entities, config.dim, weights),
-            relation: table(config.relations, config.dim, weights),
+            entity: table(config.entities(), config.dim(), weights),
+            relation: table(config.relations(), config.dim(), weights),
         }
     }
 
-    fn forward(&self, queries: &Queries) -> Encoded {
+    fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.entity, &queries.subjects);
         let relation = rows(&self.relation, &queries.relations);
         let (head, tail) = halves(subject.clone());
@@ -37,7 +37,7 @@ impl Encode for SimplE {
         }
     }
 
-    fn objects(&self) -> Tensor<2> {
+    fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
         self.entity.val()
     }
 }

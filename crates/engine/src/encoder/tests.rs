@@ -9,23 +9,20 @@ use crate::config::Config;
 use crate::model::Model;
 use crate::parameters::{count, tensors};
 
-const SIZES: EncoderConfig = EncoderConfig { entities: 5, relations: 4, dim: 6, relation_dim: 3 };
+const ENTITIES: usize = 5;
 
-fn encoder(kind: EncoderKind) -> Encoder {
-    Encoder::new(kind, &SIZES, &mut Weights::new(1, Device::flex()))
+fn domain() -> Domain {
+    Domain::without_edges(ENTITIES, 4)
+}
+
+fn model(kind: EncoderKind) -> Model {
+    let config = Config { encoder: kind, dim: 6, relation_dim: Some(3), ..Config::default() };
+    Model::new(&config, &domain(), Weights::new(1, Device::flex()))
 }
 
 /// The tensors of an encoder, by name.
 fn values(kind: EncoderKind) -> BTreeMap<String, Vec<f64>> {
-    let config =
-        Config { encoder: kind, dim: 6, relation_dim: Some(3), seed: 1, ..Config::default() };
-    let model = Model::new(
-        &config,
-        SIZES.entities,
-        SIZES.relations,
-        Weights::new(config.seed, Device::flex()),
-    );
-    tensors(&model)
+    tensors(&model(kind))
         .into_iter()
         .map(|tensor| {
             let floats = tensor.values.into_data().try_into_vec::<f32>().unwrap();
@@ -81,13 +78,16 @@ fn formula(kind: EncoderKind, s: usize, r: usize, o: usize) -> f64 {
 #[test]
 fn every_encoder_equals_its_one_triple_formula() {
     for kind in EncoderKind::ALL {
-        let encoder = encoder(*kind);
+        let encoder = model(*kind).encoder;
+        let objects = encoder.objects(None);
         // Relations repeat and are out of order, as in a batch.
         let (subjects, relations) = ([0, 4, 2, 4], [3, 0, 3, 1]);
         let queries = Queries { subjects: subjects.into(), relations: relations.into() };
-        let scores = encoder.forward(&queries).query.matmul(encoder.objects().transpose());
+        let pass = Pass { objects: &objects, noise: None };
+        let query = encoder.forward(&queries, &pass).query;
+        let scores = query.matmul(objects.clone().transpose());
         let scores = scores.into_data().try_into_vec::<f32>().unwrap();
-        for (q, scores) in scores.chunks_exact(SIZES.entities).enumerate() {
+        for (q, scores) in scores.chunks_exact(ENTITIES).enumerate() {
             for (o, score) in scores.iter().enumerate() {
                 let expected = formula(*kind, subjects[q] as usize, relations[q] as usize, o);
                 let found = f64::from(*score);
@@ -106,8 +106,9 @@ fn parameters_are_counted_without_building_a_model() {
             raw.add_option("encoder", kind.name());
             raw.add_option("dim", "8");
             let config = raw.check().unwrap();
-            let model = Model::new(&config, 11, 6, Weights::new(config.seed, Device::flex()));
-            assert_eq!(count(&model), Model::n_parameters(&config, 11, 6), "{kind:?}");
+            let domain = Domain::without_edges(11, 6);
+            let model = Model::new(&config, &domain, Weights::new(config.seed, Device::flex()));
+            assert_eq!(count(&model), Model::n_parameters(&config, &domain), "{kind:?}");
         }
     }
 }
@@ -116,7 +117,9 @@ fn parameters_are_counted_without_building_a_model() {
 fn factors_are_the_rows_of_subject_and_relation() {
     let queries = Queries { subjects: [3].into(), relations: [2].into() };
     let tables = values(EncoderKind::ComplEx);
-    let factors = encoder(EncoderKind::ComplEx).forward(&queries).factors;
+    let encoder = model(EncoderKind::ComplEx).encoder;
+    let pass = Pass { objects: &encoder.objects(None), noise: None };
+    let factors = encoder.forward(&queries, &pass).factors;
     let moduli: Vec<f32> = (0..3)
         .map(|i| {
             let row = &tables["encoder.entity"][18..24];

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
 use crate::ops::{gather_rows, grouped_product};
-use crate::random::Weights;
+use crate::random::{Noise, Weights};
 
 /// h = sᵀ·W_r with W_r = Σ_j r_j W_j: RESCAL whose matrices share the slices of a core.
 #[derive(Module, Debug)]
@@ -20,24 +20,24 @@ pub(crate) struct Tucker {
 
 impl Encode for Tucker {
     fn n_parameters(config: &EncoderConfig) -> usize {
-        config.entities * config.dim
-            + (config.relations + config.dim * config.dim) * config.relation_dim
+        config.entities() * config.dim()
+            + (config.relations() + config.dim() * config.dim()) * config.relation_dim()
     }
 
     fn n_batch_values(config: &EncoderConfig, batch: usize) -> usize {
-        2 * config.relations.min(batch) * config.dim * config.dim
+        2 * config.relations().min(batch) * config.dim() * config.dim()
     }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let dim = config.dim;
-        let entity = table(config.entities, dim, weights);
-        let relation = table(config.relations, config.relation_dim, weights);
+        let dim = config.dim();
+        let entity = table(config.entities(), dim, weights);
+        let relation = table(config.relations(), config.relation_dim(), weights);
         // As in the authors' code: the core is uniform in ±1.
-        let core = weights.uniform([config.relation_dim, dim * dim], 1.0);
+        let core = weights.uniform([config.relation_dim(), dim * dim], 1.0);
         Self { entity, relation, core: Table::from_tensor(core) }
     }
 
-    fn forward(&self, queries: &Queries) -> Encoded {
+    fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.entity, &queries.subjects);
         // A matrix for each distinct relation of the batch, not for each query.
         let mut distinct = queries.relations.to_vec();
@@ -52,7 +52,7 @@ impl Encode for Tucker {
         Encoded { query, factors }
     }
 
-    fn objects(&self) -> Tensor<2> {
+    fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
         self.entity.val()
     }
 }

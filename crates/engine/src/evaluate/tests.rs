@@ -158,6 +158,7 @@ fn ranks_equal_a_naive_oracle_in_f64_on_random_graphs() {
 
 #[test]
 fn a_model_ranks_as_the_oracle_does() {
+    use crate::encoder::Domain;
     use crate::model::Model;
     use crate::random::Weights;
     for (seed, text) in [(1, ""), (2, "output = \"mixture\"\ncomponents = 3\nbias = true")] {
@@ -166,9 +167,11 @@ fn a_model_ranks_as_the_oracle_does() {
         raw.add_file(std::path::Path::new("test.toml"), text).unwrap();
         raw.add_option("dim", "8");
         let weights = Weights::new(0, crate::train::device());
-        let model = Model::new(&raw.check().unwrap(), 60, 6, weights);
-        let found =
-            rank_answers(&graph, Split::Test, &model, &mut |_, _| Signal::Continue).unwrap();
+        let model = Model::new(&raw.check().unwrap(), &Domain::without_edges(60, 6), weights);
+        let found = rank_answers(&graph, Split::Test, &model.clone().scoring(), &mut |_, _| {
+            Signal::Continue
+        })
+        .unwrap();
         for rank in found {
             let query = graph.answers().query(rank.query as usize);
             let row = probabilities(&model, query);

@@ -284,7 +284,7 @@ fn the_plateau_schedule_halves_after_three_epochs_without_improvement() {
     let mut position = Position { plateau_factor: 1.0, ..Position::default() };
     let graph = graph(["a r b", "a r a", ""]);
     let valid = |mrr: f64| {
-        let scorer = new_model(&config, &graph, Weights::new(config.seed, device()));
+        let scorer = new_model(&config, &graph, Weights::new(config.seed, device())).scoring();
         let ranks = rank_answers(&graph, Split::Valid, &scorer, &mut |_, _| Signal::Continue);
         let mut metrics = metrics(&ranks.unwrap()).unwrap();
         metrics.realistic.mrr = mrr;
