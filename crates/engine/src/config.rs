@@ -169,12 +169,31 @@ settings! {
     encoder: EncoderKind = EncoderKind::DistMult, Range::Any;
     /// Width of the object vectors: the bottleneck.
     dim: usize = 200, Range::Between(1, 100_000);
-    /// Width of TuckER's relation vectors; `dim` if not given.
+    /// Width of the relation vectors of TuckER and HypER; `dim` if not given.
     relation_dim: Option<usize> = None, Range::Between(1, 100_000);
+    /// Convolutional layers of ConvE.
+    convolutions: usize = 1, Range::Between(1, 7);
+    /// Channels that a convolution makes.
+    channels: usize = 32, Range::Between(1, 10_000);
+    /// Layers of the transformer.
+    attention_layers: usize = 2, Range::Between(1, 100);
+    /// Parts of a token that attend on their own in the transformer.
+    heads: usize = 4, Range::Between(1, 1000);
+    /// Models in the ensemble, which share `dim` evenly.
+    members: usize = 4, Range::Between(1, 1000);
     /// Whether every object has a learned bias added to its score.
     bias: bool = false, Range::Any;
     /// Share of the query vector's values set to zero in training.
     dropout: f64 = 0.1, Range::Share;
+    /// Share of values set to zero before a convolution.
+    input_dropout: f64 = 0.2, Range::Share;
+    /// Share of channels set to zero after a convolution.
+    feature_dropout: f64 = 0.3, Range::Share;
+    /// Share of values set to zero in the query vector of a convolutional encoder, before it is
+    /// normalised.
+    hidden_dropout: f64 = 0.3, Range::Share;
+    /// Share of values set to zero in what each layer of the transformer adds.
+    attention_dropout: f64 = 0.1, Range::Share;
     /// What turns scores into probabilities.
     output: OutputKind = OutputKind::Softmax, Range::Any;
     /// Softmaxes in the mixture.
@@ -228,7 +247,17 @@ struct OnlyWith {
 }
 
 const ONLY_WITH: &[OnlyWith] = &[
-    only_with("relation_dim", |c| c.encoder == EncoderKind::Tucker, "encoder = \"tucker\""),
+    only_with("relation_dim", has_relation_dim, "encoder = \"tucker\" or \"hyper\""),
+    only_with("convolutions", |c| c.encoder == EncoderKind::ConvE, "encoder = \"conve\""),
+    only_with("channels", is_convolutional, CONVOLUTIONAL),
+    only_with("input_dropout", is_convolutional, CONVOLUTIONAL),
+    only_with("feature_dropout", is_convolutional, CONVOLUTIONAL),
+    only_with("hidden_dropout", is_convolutional, CONVOLUTIONAL),
+    only_with("attention_layers", is_transformer, TRANSFORMER),
+    only_with("heads", is_transformer, TRANSFORMER),
+    only_with("attention_dropout", is_transformer, TRANSFORMER),
+    only_with("members", |c| c.encoder == EncoderKind::Ensemble, "encoder = \"ensemble\""),
+    only_with("dropout", |c| c.encoder.drops_query(), "encoders without dropout of their own"),
     only_with("components", is_mixture, MIXTURE),
     only_with("layers", is_mixture, MIXTURE),
     only_with("activation", |c| is_mixture(c) && c.layers > 0, LAYERS),
@@ -236,6 +265,8 @@ const ONLY_WITH: &[OnlyWith] = &[
     only_with("entropy_weight", |c| is_mixture(c) && c.components > 1, "several components"),
     only_with("smoothing", |c| c.output == OutputKind::Softmax, "output = \"softmax\""),
 ];
+const CONVOLUTIONAL: &str = "encoder = \"conve\" or \"hyper\"";
+const TRANSFORMER: &str = "encoder = \"transformer\"";
 const MIXTURE: &str = "output = \"mixture\"";
 const LAYERS: &str = "output = \"mixture\" and layers";
 
@@ -245,6 +276,18 @@ const fn only_with(
     with: &'static str,
 ) -> OnlyWith {
     OnlyWith { name, applies, with }
+}
+
+fn has_relation_dim(config: &Config) -> bool {
+    matches!(config.encoder, EncoderKind::Tucker | EncoderKind::HypEr)
+}
+
+fn is_convolutional(config: &Config) -> bool {
+    matches!(config.encoder, EncoderKind::ConvE | EncoderKind::HypEr)
+}
+
+fn is_transformer(config: &Config) -> bool {
+    config.encoder == EncoderKind::Transformer
 }
 
 fn is_mixture(config: &Config) -> bool {
@@ -341,6 +384,11 @@ impl Config {
             .collect()
     }
 
+    /// Dropout on the query vector: none where the encoder has its own.
+    pub(crate) fn query_dropout(&self) -> f64 {
+        if self.encoder.drops_query() { self.dropout } else { 0.0 }
+    }
+
     /// Softmaxes over the objects: one without a mixture.
     pub(crate) fn n_components(&self) -> usize {
         if is_mixture(self) { self.components } else { 1 }
@@ -368,6 +416,14 @@ impl Config {
                 "dim",
                 format!("{encoder} splits it in two halves; expected an even one, found {dim}"),
             );
+        }
+        if let Some(what) = self.encoder.fault(self) {
+            add("dim", what);
+        }
+        if self.encoder.normalises_batch() && self.batch == 1 {
+            let encoder = self.encoder.name();
+            let what = "batch normalisation needs several items; expected at least 2 for";
+            add("batch", format!("{what} {encoder}, found 1"));
         }
         if is_mixture(self) && self.layers > 0 && self.batch == 1 {
             let what = "batch normalisation needs several items; expected at least 2 for a mixture \

@@ -74,7 +74,7 @@ impl Model {
         let objects = self.encoder.objects(Some(noise));
         let pass = Pass { objects: &objects, noise: Some(noise) };
         let Encoded { query, factors } = self.encoder.forward(&batch.queries, &pass);
-        let query = noise.drop(query, config.dropout);
+        let query = noise.drop(query, config.query_dropout());
         let n_queries = query.dims()[0] as f64;
         let input = self.normalised(query, &pass);
         let log_prior = input.log_prior.clone();

@@ -34,8 +34,8 @@ fn all_faults_are_reported_at_once() {
     assert_eq!(
         faults(&raw),
         "my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
-         my.toml: `encoder`: expected one of distmult, complex, rescal, cp, simple, tucker, found \
-         `complx`\n\
+         my.toml: `encoder`: expected one of distmult, complex, rescal, cp, simple, tucker, \
+         conve, hyper, transformer, ensemble, found `complx`\n\
          my.toml: `dim`: expected a whole number from 1 to 100000, found `0`\n\
          my.toml: `bias`: expected true or false, found `1`\n\
          my.toml: `dropout`: expected a number from 0 to below 1, found `1.0`\n\
@@ -50,8 +50,57 @@ fn settings_that_would_do_nothing_are_refused() {
     raw.add_option("components", "3");
     assert_eq!(
         faults(&raw),
-        "my.toml: `relation_dim`: only means something with encoder = \"tucker\"\n\
+        "my.toml: `relation_dim`: only means something with encoder = \"tucker\" or \
+         \"hyper\"\n\
          --components: only means something with output = \"mixture\""
+    );
+}
+
+#[test]
+fn settings_of_another_encoder_are_refused() {
+    assert_eq!(
+        faults(&raw("channels = 8\nheads = 2\nmembers = 2\nconvolutions = 2")),
+        "my.toml: `convolutions`: only means something with encoder = \"conve\"\n\
+         my.toml: `channels`: only means something with encoder = \"conve\" or \"hyper\"\n\
+         my.toml: `heads`: only means something with encoder = \"transformer\"\n\
+         my.toml: `members`: only means something with encoder = \"ensemble\""
+    );
+    for encoder in ["conve", "hyper"] {
+        assert_eq!(
+            faults(&raw(&format!("encoder = \"{encoder}\"\ndropout = 0.1"))),
+            "my.toml: `dropout`: only means something with encoders without dropout of their own"
+        );
+    }
+    // An encoder that could not be read is the only fault.
+    assert!(!faults(&raw("encoder = \"conv\"\nchannels = 8\ndropout = 0")).contains('\n'));
+}
+
+#[test]
+fn a_dim_that_an_encoder_cannot_use_is_refused() {
+    for (text, expected) in [
+        (
+            "encoder = \"conve\"\ndim = 100",
+            "conve makes it an image of 8 rows; expected a multiple of 8 from 24, found 100",
+        ),
+        (
+            "encoder = \"conve\"\ndim = 24\nconvolutions = 2",
+            "conve makes it an image of 8 rows; expected a multiple of 8 from 40, found 24",
+        ),
+        ("encoder = \"hyper\"\ndim = 9", "filters of hyper see 9 values; expected more, found 9"),
+        (
+            "encoder = \"transformer\"\ndim = 10",
+            "the 4 heads of the transformer share it; expected a multiple of 4, found 10",
+        ),
+        (
+            "encoder = \"ensemble\"\ndim = 10\nmembers = 3",
+            "the 3 members of the ensemble share it; expected a multiple of 3, found 10",
+        ),
+    ] {
+        assert_eq!(faults(&raw(text)), format!("`dim`: {expected}"));
+    }
+    assert_eq!(
+        faults(&raw("encoder = \"conve\"\nbatch = 1")),
+        "`batch`: batch normalisation needs several items; expected at least 2 for conve, found 1"
     );
 }
 
@@ -83,7 +132,8 @@ fn a_file_that_is_no_toml_is_named() {
 fn a_written_config_reads_back_the_same() {
     let mixture =
         "output = \"mixture\"\nencoder = \"tucker\"\nrelation_dim = 7\nclip = 2.5\nseed = 9";
-    for text in ["", mixture, "answers_per_item = 1\ndropout = 0"] {
+    let conve = "encoder = \"conve\"\nchannels = 8\nhidden_dropout = 0.5";
+    for text in ["", mixture, conve, "answers_per_item = 1\ndropout = 0"] {
         let config = raw(text).check().unwrap();
         assert_eq!(raw(&config.to_toml()).check().unwrap(), config);
     }

@@ -5,12 +5,17 @@
 //! What is made of scores is the business of the output layer.
 
 mod complex;
+mod conve;
 mod cp;
 mod distmult;
+mod ensemble;
+mod hyper;
+mod layers;
 mod rescal;
 mod simple;
 #[cfg(test)]
 mod tests;
+mod transformer;
 mod tucker;
 
 use std::sync::Arc;
@@ -141,6 +146,27 @@ macro_rules! encoders {
                 }
             }
 
+            /// Whether `dropout` applies to the query vector.
+            pub(crate) fn drops_query(self) -> bool {
+                match self {
+                    $(Self::$name => $file::$name::DROPOUT_ON_QUERY,)*
+                }
+            }
+
+            /// Whether it normalises over a batch, which must then have several items.
+            pub(crate) fn normalises_batch(self) -> bool {
+                match self {
+                    $(Self::$name => $file::$name::BATCH_NORM,)*
+                }
+            }
+
+            /// What such an encoder has against the `dim` of a config.
+            pub(crate) fn fault(self, settings: &Config) -> Option<String> {
+                match self {
+                    $(Self::$name => $file::$name::fault(settings),)*
+                }
+            }
+
             /// Learned numbers, without building one.
             pub(crate) fn n_parameters(self, sizes: &EncoderConfig) -> usize {
                 match self {
@@ -209,12 +235,28 @@ encoders! {
     SimplE = "simple" in simple;
     /// Balažević et al. 2019.
     Tucker = "tucker" in tucker;
+    /// Dettmers et al. 2018.
+    ConvE = "conve" in conve;
+    /// Balažević et al. 2019.
+    HypEr = "hyper" in hyper;
+    /// Galkin et al. 2020, without qualifiers.
+    Transformer = "transformer" in transformer;
+    /// Wang et al. 2018.
+    Ensemble = "ensemble" in ensemble;
 }
 
 /// What every encoder can do.
 pub(crate) trait Encode: Module {
     /// Whether `dim` is split in two halves.
     const HALVES: bool = false;
+    /// Whether `dropout` applies to the query vector; not for one with dropout of its own there.
+    const DROPOUT_ON_QUERY: bool = true;
+    /// Whether it normalises over a batch, which must then have several items.
+    const BATCH_NORM: bool = false;
+    /// What it has against `dim`: what is expected, and what was found.
+    fn fault(_: &Config) -> Option<String> {
+        None
+    }
     /// Learned numbers, for a forecast of memory.
     fn n_parameters(config: &EncoderConfig) -> usize;
     /// Numbers that a batch makes beyond rows of the tables, and their gradients.

@@ -25,6 +25,15 @@ fn config(text: &str) -> Config {
 
 const SMALL: &str = "dim = 8\nbatch = 16\nepochs = 4\nlearning_rate = 0.02\n";
 
+/// An encoder with layers and dropout of its own, or with other weights, each.
+const OTHERS: [&str; 4] = [
+    "encoder = \"conve\"\ndim = 24\nchannels = 4\n",
+    "encoder = \"hyper\"\ndim = 12\nchannels = 4\n",
+    "encoder = \"transformer\"\ndim = 8\n",
+    "encoder = \"ensemble\"\ndim = 8\n",
+];
+const BRIEF: &str = "batch = 16\nepochs = 2\nlearning_rate = 0.02\n";
+
 /// Trains in a fresh folder, stopping at an update if asked to, and gives what was told.
 fn run(
     folder: &Path,
@@ -189,17 +198,32 @@ fn a_training_stopped_anywhere_and_resumed_ends_with_the_same_bits() {
     }
 }
 
+/// The weights that a training ends with, on some threads.
+fn weights_on(threads: usize, text: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    pool.install(|| run(folder.path(), text, None).0.unwrap());
+    weights(folder.path())
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run_at_any_number_of_threads() {
     let text = format!("{SMALL}output = \"mixture\"\ncomponents = 2\n");
-    let train_on = |threads: usize| {
-        let folder = tempfile::tempdir().unwrap();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run(folder.path(), &text, None).0.unwrap());
-        weights(folder.path())
-    };
-    let one = train_on(1);
-    assert!(train_on(2) == one && train_on(5) == one);
+    let one = weights_on(1, &text);
+    assert!(weights_on(2, &text) == one && weights_on(5, &text) == one);
+}
+
+#[test]
+fn every_encoder_repeats_at_any_number_of_threads_and_after_a_stop() {
+    for encoder in OTHERS {
+        let text = format!("{BRIEF}{encoder}");
+        let whole = weights_on(1, &text);
+        assert!(weights_on(2, &text) == whole, "{encoder}");
+        let parts = tempfile::tempdir().unwrap();
+        assert!(matches!(run(parts.path(), &text, Some(5)).0, Err(Error::Interrupted)));
+        run(parts.path(), &text, None).0.unwrap();
+        assert!(weights(parts.path()) == whole, "{encoder}");
+    }
 }
 
 #[test]

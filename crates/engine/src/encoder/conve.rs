@@ -1,0 +1,130 @@
+//! ConvE: score = f(vec(f([s; r] ∗ ω))·W)·o, with vectors as images (Dettmers et al. 2018, eq. 1).
+
+use burn::module::{Module, Param};
+use burn::nn::BatchNorm;
+use burn::tensor::module::conv2d;
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{Tensor, activation};
+
+use super::layers::{Readout, batch_norm, drop, drop_channels};
+use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use crate::config::Config;
+use crate::random::{Noise, Weights};
+
+/// Rows of the image that a vector becomes.
+const HEIGHT: usize = 8;
+/// Height and width of a kernel.
+const KERNEL: usize = 3;
+
+/// h = f(vec(f([s; r] ∗ ω))·W), where [s; r] is the image of s above that of r, ∗ a convolution
+/// without padding and f batch normalisation and max(x, 0). Dropout is where the authors' code has
+/// it: on the image, on whole channels, and between W and its normalisation.
+#[derive(Module, Debug)]
+pub(crate) struct ConvE {
+    entity: Table,
+    relation: Table,
+    image_norm: BatchNorm,
+    convolutions: Vec<Convolution>,
+    readout: Readout,
+    input_dropout: f64,
+    feature_dropout: f64,
+}
+
+/// Has no bias: normalisation would take it away again.
+#[derive(Module, Debug)]
+struct Convolution {
+    /// `[channels, channels before, 3, 3]`.
+    kernel: Param<Tensor<4>>,
+    norm: BatchNorm,
+}
+
+/// Values that the last convolution makes of a query: each has taken a margin of the image away.
+fn n_features(settings: &Config) -> usize {
+    let margins = settings.convolutions * (KERNEL - 1);
+    settings.channels * (2 * HEIGHT - margins) * (settings.dim / HEIGHT - margins)
+}
+
+/// Channels before each convolution: the image has one.
+fn channels_before(settings: &Config) -> impl Iterator<Item = usize> {
+    let Config { convolutions, channels, .. } = *settings;
+    (0..convolutions).map(move |layer| if layer == 0 { 1 } else { channels })
+}
+
+impl Encode for ConvE {
+    const DROPOUT_ON_QUERY: bool = false;
+    const BATCH_NORM: bool = true;
+
+    fn fault(settings: &Config) -> Option<String> {
+        let least = HEIGHT * (settings.convolutions * (KERNEL - 1) + 1);
+        let fits = settings.dim.is_multiple_of(HEIGHT) && settings.dim >= least;
+        (!fits).then(|| {
+            let dim = settings.dim;
+            format!(
+                "conve makes it an image of {HEIGHT} rows; expected a multiple of {HEIGHT} from \
+                 {least}, found {dim}"
+            )
+        })
+    }
+
+    fn n_parameters(config: &EncoderConfig) -> usize {
+        let settings = config.settings;
+        // A kernel for each pair of channels, and scale and shift of the normalisation.
+        let convolution = |before| (before * KERNEL * KERNEL + 2) * settings.channels;
+        let image_norm = 2;
+        (config.entities() + config.relations()) * config.dim()
+            + image_norm
+            + channels_before(settings).map(convolution).sum::<usize>()
+            + Readout::n_parameters(n_features(settings), config.dim())
+    }
+
+    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
+        let (settings, dim) = (config.settings, config.dim());
+        let entity = table(config.entities(), dim, weights);
+        let relation = table(config.relations(), dim, weights);
+        let channels = settings.channels;
+        let convolutions = channels_before(settings).map(|before| {
+            let bound = (6.0 / (KERNEL * KERNEL * (before + channels)) as f64).sqrt();
+            let kernel = weights.uniform([channels, before, KERNEL, KERNEL], bound);
+            Convolution { kernel: Param::from_tensor(kernel), norm: batch_norm(channels, weights) }
+        });
+        let convolutions = convolutions.collect();
+        Self {
+            entity,
+            relation,
+            image_norm: batch_norm(1, weights),
+            convolutions,
+            readout: Readout::new(n_features(settings), dim, settings.hidden_dropout, weights),
+            input_dropout: settings.input_dropout,
+            feature_dropout: settings.feature_dropout,
+        }
+    }
+
+    fn forward(&self, queries: &Queries, pass: &Pass) -> Encoded {
+        let subject = rows(&self.entity, &queries.subjects);
+        let relation = rows(&self.relation, &queries.relations);
+        let [n_queries, dim] = subject.dims();
+        let image = Tensor::cat(vec![subject.clone(), relation.clone()], 1);
+        let image = image.reshape([n_queries, 1, 2 * HEIGHT, dim / HEIGHT]);
+        let mut image = drop(self.image_norm.forward(image), self.input_dropout, pass.noise);
+        for convolution in &self.convolutions {
+            image = self.convolve(convolution, image, pass.noise);
+        }
+        let query = self.readout.forward(image.flatten::<3>(2, 3), pass.noise);
+        Encoded { query, factors: [subject, relation].map(Self::magnitudes).into() }
+    }
+
+    fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
+        self.entity.val()
+    }
+}
+
+impl ConvE {
+    /// `[B, C, H, W]` → `[B, C', H − 2, W − 2]`.
+    fn convolve(&self, layer: &Convolution, image: Tensor<4>, noise: Option<&Noise>) -> Tensor<4> {
+        let options = ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
+        let image = conv2d(image, layer.kernel.val(), None, options);
+        let shape = image.dims();
+        let image = activation::relu(layer.norm.forward(image));
+        drop_channels(image.flatten(2, 3), self.feature_dropout, noise).reshape(shape)
+    }
+}

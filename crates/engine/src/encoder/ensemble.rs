@@ -1,0 +1,68 @@
+//! A weighted ensemble of K linear models: score = Σ_k w_k·score_k (Wang et al. 2018, "On
+//! Multi-Relational Link Prediction with Bilinear Models"), here of DistMults.
+
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+
+use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows};
+use crate::config::Config;
+use crate::random::{Noise, Weights};
+
+/// h = [w_1·(s_1 ∘ r_1); …; w_K·(s_K ∘ r_K)], and an object vector is [o_1; …; o_K].
+///
+/// The bottleneck of an ensemble is the width of all members together, so that is `dim`, as in every
+/// other encoder; each member has dim / K of it.
+#[derive(Module, Debug)]
+pub(crate) struct Ensemble {
+    /// The vectors of all members side by side, so that no pass has to put them together.
+    entity: Table,
+    relation: Table,
+    /// w, `[K]`.
+    weight: Param<Tensor<1>>,
+}
+
+impl Encode for Ensemble {
+    fn fault(settings: &Config) -> Option<String> {
+        let Config { dim, members, .. } = *settings;
+        let what = || {
+            format!(
+                "the {members} members of the ensemble share it; expected a multiple of {members}, found {dim}"
+            )
+        };
+        (!dim.is_multiple_of(members)).then(what)
+    }
+
+    fn n_parameters(config: &EncoderConfig) -> usize {
+        (config.entities() + config.relations()) * config.dim() + config.settings.members
+    }
+
+    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
+        let (dim, members) = (config.dim(), config.settings.members);
+        // Every member starts as a model of its own width would.
+        let mut table = |rows: usize| {
+            let bound = (6.0 / (rows + dim / members) as f64).sqrt();
+            Table::from_tensor(weights.uniform([rows, dim], bound))
+        };
+        let (entity, relation) = (table(config.entities()), table(config.relations()));
+        let mean = Tensor::full([members], 1.0 / members as f64, &weights.device);
+        Self { entity, relation, weight: Param::from_tensor(mean) }
+    }
+
+    fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
+        let subject = rows(&self.entity, &queries.subjects);
+        let relation = rows(&self.relation, &queries.relations);
+        let [n_queries, dim] = subject.dims();
+        let [members] = self.weight.dims();
+        let products = subject.clone() * relation.clone();
+        let products = products.reshape([n_queries, members, dim / members]);
+        let query = products * self.weight.val().reshape([1, members, 1]);
+        Encoded {
+            query: query.reshape([n_queries, dim]),
+            factors: [subject, relation].map(Self::magnitudes).into(),
+        }
+    }
+
+    fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
+        self.entity.val()
+    }
+}
