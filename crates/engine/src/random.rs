@@ -102,7 +102,8 @@ impl Noise {
         values.mul(Tensor::from_inner(mask))
     }
 
-    fn mask(&self, len: usize, rate: f64) -> Vec<f32> {
+    /// Zero for a share `rate` of values, 1 / (1 − rate) for the others.
+    pub(crate) fn mask(&self, len: usize, rate: f64) -> Vec<f32> {
         /// Values per task; part of what decides the bits, so it never changes.
         const PIECE: usize = 16 * 1024;
         let layer = self.drawn.get();

@@ -1,12 +1,10 @@
 //! ConvE: score = f(vec(f([s; r] ∗ ω))·W)·o, with vectors as images (Dettmers et al. 2018, eq. 1).
 
-use burn::module::{Module, Param};
+use burn::module::Module;
 use burn::nn::BatchNorm;
-use burn::tensor::module::conv2d;
-use burn::tensor::ops::ConvOptions;
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 
-use super::layers::{Readout, batch_norm, drop, drop_channels};
+use super::layers::{Channels, Readout, batch_norm, drop, windows};
 use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
 use crate::config::Config;
 use crate::random::{Noise, Weights};
@@ -27,15 +25,14 @@ pub(crate) struct ConvE {
     convolutions: Vec<Convolution>,
     readout: Readout,
     input_dropout: f64,
-    feature_dropout: f64,
 }
 
 /// Has no bias: normalisation would take it away again.
 #[derive(Module, Debug)]
 struct Convolution {
-    /// `[channels, channels before, 3, 3]`.
-    kernel: Param<Tensor<4>>,
-    norm: BatchNorm,
+    /// `[channels, 9·channels before]`, the channels before of each value of a kernel together.
+    kernel: Table,
+    channels: Channels,
 }
 
 /// Values that the last convolution makes of a query: each has taken a margin of the image away.
@@ -68,8 +65,9 @@ impl Encode for ConvE {
 
     fn n_parameters(config: &EncoderConfig) -> usize {
         let settings = config.settings;
-        // A kernel for each pair of channels, and scale and shift of the normalisation.
-        let convolution = |before| (before * KERNEL * KERNEL + 2) * settings.channels;
+        let channels = settings.channels;
+        let convolution =
+            |before| KERNEL * KERNEL * before * channels + Channels::n_parameters(channels);
         let image_norm = 2;
         (config.entities() + config.relations()) * config.dim()
             + image_norm
@@ -84,8 +82,9 @@ impl Encode for ConvE {
         let channels = settings.channels;
         let convolutions = channels_before(settings).map(|before| {
             let bound = (6.0 / (KERNEL * KERNEL * (before + channels)) as f64).sqrt();
-            let kernel = weights.uniform([channels, before, KERNEL, KERNEL], bound);
-            Convolution { kernel: Param::from_tensor(kernel), norm: batch_norm(channels, weights) }
+            let kernel = weights.uniform([channels, KERNEL * KERNEL * before], bound);
+            let channels = Channels::new(channels, 0.0, settings.feature_dropout, weights);
+            Convolution { kernel: Table::from_tensor(kernel), channels }
         });
         let convolutions = convolutions.collect();
         Self {
@@ -95,7 +94,6 @@ impl Encode for ConvE {
             convolutions,
             readout: Readout::new(n_features(settings), dim, settings.hidden_dropout, weights),
             input_dropout: settings.input_dropout,
-            feature_dropout: settings.feature_dropout,
         }
     }
 
@@ -107,7 +105,7 @@ impl Encode for ConvE {
         let image = image.reshape([n_queries, 1, 2 * HEIGHT, dim / HEIGHT]);
         let mut image = drop(self.image_norm.forward(image), self.input_dropout, pass.noise);
         for convolution in &self.convolutions {
-            image = self.convolve(convolution, image, pass.noise);
+            image = convolution.forward(image, pass.noise);
         }
         let query = self.readout.forward(image.flatten::<3>(2, 3), pass.noise);
         Encoded { query, factors: [subject, relation].map(Self::magnitudes).into() }
@@ -118,13 +116,14 @@ impl Encode for ConvE {
     }
 }
 
-impl ConvE {
+impl Convolution {
     /// `[B, C, H, W]` → `[B, C', H − 2, W − 2]`.
-    fn convolve(&self, layer: &Convolution, image: Tensor<4>, noise: Option<&Noise>) -> Tensor<4> {
-        let options = ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
-        let image = conv2d(image, layer.kernel.val(), None, options);
-        let shape = image.dims();
-        let image = activation::relu(layer.norm.forward(image));
-        drop_channels(image.flatten(2, 3), self.feature_dropout, noise).reshape(shape)
+    fn forward(&self, image: Tensor<4>, noise: Option<&Noise>) -> Tensor<4> {
+        let [queries, _, height, width] = image.dims();
+        let kernel = self.kernel.val().unsqueeze::<3>();
+        let channels = kernel.matmul(windows(image, [KERNEL, KERNEL]));
+        let channels = self.channels.forward(channels, noise);
+        let n_channels = channels.dims()[1];
+        channels.reshape([queries, n_channels, height - KERNEL + 1, width - KERNEL + 1])
     }
 }

@@ -5,7 +5,7 @@ use burn::module::Module;
 use burn::nn::{BatchNorm, Linear};
 use burn::tensor::Tensor;
 
-use super::layers::{Readout, batch_norm, drop, drop_channels, linear, n_linear};
+use super::layers::{Channels, Readout, batch_norm, drop, linear, n_linear, windows};
 use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
 use crate::config::Config;
 use crate::random::{Noise, Weights};
@@ -23,11 +23,10 @@ pub(crate) struct HypEr {
     /// H and b, to `[channels, 9]`, one channel after the other.
     filters: Linear,
     subject_norm: BatchNorm,
-    channel_norm: BatchNorm,
+    channels: Channels,
     readout: Readout,
-    channels: usize,
+    n_channels: usize,
     input_dropout: f64,
-    feature_dropout: f64,
 }
 
 /// Values that the convolution makes of a query.
@@ -47,11 +46,12 @@ impl Encode for HypEr {
 
     fn n_parameters(config: &EncoderConfig) -> usize {
         let channels = config.settings.channels;
-        let normalisations = 2 + 2 * channels;
+        let subject_norm = 2;
         config.entities() * config.dim()
             + config.relations() * config.relation_dim()
             + n_linear(config.relation_dim(), channels * FILTER)
-            + normalisations
+            + subject_norm
+            + Channels::n_parameters(channels)
             + Readout::n_parameters(n_features(config.settings), config.dim())
     }
 
@@ -62,11 +62,15 @@ impl Encode for HypEr {
             relation: table(config.relations(), config.relation_dim(), weights),
             filters: linear(config.relation_dim(), settings.channels * FILTER, weights),
             subject_norm: batch_norm(1, weights),
-            channel_norm: batch_norm(settings.channels, weights),
+            channels: Channels::new(
+                settings.channels,
+                f64::NEG_INFINITY,
+                settings.feature_dropout,
+                weights,
+            ),
             readout: Readout::new(n_features(settings), dim, settings.hidden_dropout, weights),
-            channels: settings.channels,
+            n_channels: settings.channels,
             input_dropout: settings.input_dropout,
-            feature_dropout: settings.feature_dropout,
         }
     }
 
@@ -74,12 +78,12 @@ impl Encode for HypEr {
         let subject = rows(&self.entity, &queries.subjects);
         let relation = rows(&self.relation, &queries.relations);
         let [n_queries, dim] = subject.dims();
-        let input = self.subject_norm.forward(subject.clone().reshape([n_queries, 1, dim]));
+        let input = self.subject_norm.forward(subject.clone().reshape([n_queries, 1, 1, dim]));
         let input = drop(input, self.input_dropout, pass.noise);
         let filters = self.filters.forward(relation.clone());
-        let filters = filters.reshape([n_queries, self.channels, FILTER]);
-        let channels = self.channel_norm.forward(filters.matmul(windows(input)));
-        let channels = drop_channels(channels, self.feature_dropout, pass.noise);
+        let filters = filters.reshape([n_queries, self.n_channels, FILTER]);
+        let channels = filters.matmul(windows(input, [1, FILTER]));
+        let channels = self.channels.forward(channels, pass.noise);
         let query = self.readout.forward(channels, pass.noise);
         Encoded { query, factors: [subject, relation].map(Self::magnitudes).into() }
     }
@@ -87,12 +91,4 @@ impl Encode for HypEr {
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
         self.entity.val()
     }
-}
-
-/// What a filter sees at each place: `[B, 1, D]` → `[B, 9, D − 8]`, so that a product convolves.
-fn windows(input: Tensor<3>) -> Tensor<3> {
-    let [n_queries, _, dim] = input.dims();
-    let places = dim - FILTER + 1;
-    let shifted = |by| input.clone().slice([0..n_queries, 0..1, by..by + places]);
-    Tensor::cat((0..FILTER).map(shifted).collect(), 1)
 }

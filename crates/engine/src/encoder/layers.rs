@@ -1,6 +1,6 @@
 //! Which layers do neural encoders share?
 //!
-//! Linear layers, normalisation of channels, and the end of a convolutional encoder.
+//! Linear layers, windows of a convolution, normalisation of channels, and the end of a convolutional encoder.
 //! Every weight and every dropped value is drawn by our own generators, not by burn's, so that a
 //! run repeats.
 
@@ -8,6 +8,7 @@ use burn::module::{Module, Param};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear};
 use burn::tensor::{Tensor, activation};
 
+use crate::ops::{Statistics, Treatment, channel_statistics, treat_channels};
 use crate::random::{Noise, Weights};
 
 /// x·W + b, with b zero at the start.
@@ -43,17 +44,71 @@ pub(super) fn drop<const D: usize>(
     }
 }
 
-/// Drops whole channels of `[B, C, P]` in training: neighbours are so alike that a single value
-/// dropped would still be known from them (Tompson et al. 2015).
-pub(super) fn drop_channels(values: Tensor<3>, rate: f64, noise: Option<&Noise>) -> Tensor<3> {
-    let [queries, channels, _] = values.dims();
-    match noise {
-        Some(noise) if rate > 0.0 => {
-            let ones = Tensor::<3>::ones([queries, channels, 1], &values.device());
-            values * noise.drop(ones, rate)
-        }
-        _ => values,
+/// What follows a convolution: batch normalisation of channels, a floor under their values, and
+/// dropout of whole channels, as neighbours are so alike that a single value dropped would still be
+/// known from them (Tompson et al. 2015).
+#[derive(Module, Debug)]
+pub(super) struct Channels {
+    norm: BatchNorm,
+    floor: f64,
+    dropout: f64,
+}
+
+impl Channels {
+    /// `floor` is zero for max(x, 0), and −∞ for x.
+    pub(super) fn new(channels: usize, floor: f64, dropout: f64, weights: &Weights) -> Self {
+        Self { norm: batch_norm(channels, weights), floor, dropout }
     }
+
+    /// Scale and shift of the normalisation.
+    pub(super) fn n_parameters(channels: usize) -> usize {
+        2 * channels
+    }
+
+    /// `[B, C, P]` → the same shape.
+    pub(super) fn forward(&self, values: Tensor<3>, noise: Option<&Noise>) -> Tensor<3> {
+        let [queries, channels, _] = values.dims();
+        let kept = match noise {
+            Some(noise) => noise.mask(queries * channels, self.dropout),
+            None => vec![1.0; queries * channels],
+        };
+        let statistics = self.statistics(&values);
+        let treatment = Treatment { statistics, floor: self.floor as f32, kept };
+        treat_channels(values, self.norm.gamma.val(), self.norm.beta.val(), treatment)
+    }
+
+    /// Those of the batch in training, of all batches so far otherwise, like burn's own.
+    fn statistics(&self, values: &Tensor<3>) -> Statistics {
+        let BatchNorm { running_mean, running_var, momentum, .. } = &self.norm;
+        let floats = |tensor: Tensor<1>| {
+            tensor.into_data().try_into_vec::<f32>().expect("models are made of f32")
+        };
+        let device = values.device();
+        if !device.is_autodiff() {
+            let [mean, variance] = [running_mean, running_var].map(|state| floats(state.value()));
+            return Statistics { mean, variance };
+        }
+        let statistics = channel_statistics(values);
+        for (state, new) in [(running_mean, &statistics.mean), (running_var, &statistics.variance)]
+        {
+            let new = Tensor::<1>::from_floats(new.as_slice(), &device).mul_scalar(*momentum);
+            state.update(state.value_sync().mul_scalar(1.0 - momentum).add(new).detach());
+        }
+        statistics
+    }
+}
+
+/// What a kernel sees at each place, so that a product convolves without padding:
+/// `[B, C, H, W]` → `[B, kernel·C, places]`, the channels of each value of the kernel together.
+pub(super) fn windows(image: Tensor<4>, [height, width]: [usize; 2]) -> Tensor<3> {
+    let [queries, channels, image_height, image_width] = image.dims();
+    let (rows, columns) = (image_height - height + 1, image_width - width + 1);
+    let shifted = |by: usize| {
+        let (y, x) = (by / width, by % width);
+        let shifted = image.clone().slice([0..queries, 0..channels, y..y + rows, x..x + columns]);
+        shifted.reshape([queries, channels, rows * columns])
+    };
+    Tensor::cat((0..height * width).map(shifted).collect(), 1)
 }
 
 /// The end of a convolutional encoder: all values of a query → h, by a linear layer, dropout,

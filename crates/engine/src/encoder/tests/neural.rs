@@ -61,12 +61,12 @@ pub(super) fn conve(tables: &Tables, s: &[f64], r: &[f64]) -> Vec<f64> {
         };
         let n_before = image.len();
         let height = image[0].len() / width;
-        let norm = format!("encoder.convolutions.{layer}.norm");
+        let norm = format!("encoder.convolutions.{layer}.channels.norm");
         let convolved = |channel: usize, y: usize, x: usize| {
             let mut sum = 0.0;
             for (before, pixels) in image.iter().enumerate() {
                 for (dy, dx) in (0..9).map(|i| (i / 3, i % 3)) {
-                    let weight = kernel[(channel * n_before + before) * 9 + dy * 3 + dx];
+                    let weight = kernel[(channel * 9 + dy * 3 + dx) * n_before + before];
                     sum += weight * pixels[(y + dy) * width + x + dx];
                 }
             }
@@ -86,7 +86,7 @@ pub(super) fn hyper(tables: &Tables, s: &[f64], r: &[f64]) -> Vec<f64> {
     let filters = linear(tables, "encoder.filters", r);
     let convolved = |(channel, filter): (usize, &[f64])| -> Vec<f64> {
         s.windows(9)
-            .map(|seen| batch_norm(tables, "encoder.channel_norm", channel, dot(seen, filter)))
+            .map(|seen| batch_norm(tables, "encoder.channels.norm", channel, dot(seen, filter)))
             .collect()
     };
     let channels: Vec<f64> = filters.chunks_exact(9).enumerate().flat_map(convolved).collect();
