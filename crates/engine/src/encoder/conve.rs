@@ -35,14 +35,19 @@ struct Convolution {
     channels: Channels,
 }
 
-/// Values that the last convolution makes of a query: each has taken a margin of the image away.
+/// Pixels of the image after some convolutions, each of which takes a margin away.
+fn pixels(settings: &Config, convolutions: usize) -> usize {
+    let margins = convolutions * (KERNEL - 1);
+    (2 * HEIGHT - margins) * (settings.dim / HEIGHT - margins)
+}
+
+/// Values that the last convolution makes of a query.
 fn n_features(settings: &Config) -> usize {
-    let margins = settings.convolutions * (KERNEL - 1);
-    settings.channels * (2 * HEIGHT - margins) * (settings.dim / HEIGHT - margins)
+    settings.channels * pixels(settings, settings.convolutions)
 }
 
 /// Channels before each convolution: the image has one.
-fn channels_before(settings: &Config) -> impl Iterator<Item = usize> {
+fn channels_before(settings: &Config) -> impl Iterator<Item = usize> + Clone {
     let Config { convolutions, channels, .. } = *settings;
     (0..convolutions).map(move |layer| if layer == 0 { 1 } else { channels })
 }
@@ -73,6 +78,19 @@ impl Encode for ConvE {
             + image_norm
             + channels_before(settings).map(convolution).sum::<usize>()
             + Readout::n_parameters(n_features(settings), config.dim())
+    }
+
+    fn n_batch_values(config: &EncoderConfig, batch: usize) -> usize {
+        let settings = config.settings;
+        let sizes = channels_before(settings).zip(1..).map(|(before, layer)| {
+            let pixels = pixels(settings, layer);
+            (KERNEL * KERNEL * before * pixels, settings.channels * pixels)
+        });
+        // Windows and channels, these before and after they are normalised; and of the largest
+        // convolution their gradients.
+        let kept = sizes.clone().map(|(windows, channels)| windows + 2 * channels).sum::<usize>();
+        let grads = sizes.map(|(windows, channels)| windows + 2 * channels).max().unwrap_or(0);
+        batch * (kept + grads)
     }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {

@@ -55,6 +55,13 @@ impl Encode for HypEr {
             + Readout::n_parameters(n_features(config.settings), config.dim())
     }
 
+    fn n_batch_values(config: &EncoderConfig, batch: usize) -> usize {
+        let windows = FILTER * (config.dim() - FILTER + 1);
+        // Channels before and after they are normalised, and the gradients of both; windows turn
+        // on their side for theirs.
+        batch * 4 * (windows + n_features(config.settings))
+    }
+
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         let (settings, dim) = (config.settings, config.dim());
         Self {

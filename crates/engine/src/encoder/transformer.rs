@@ -69,6 +69,13 @@ impl Encode for Transformer {
             + n_linear(dim, dim)
     }
 
+    fn n_batch_values(config: &EncoderConfig, batch: usize) -> usize {
+        /// Tensors of the size of the tokens that a layer keeps for the backward pass, the wider
+        /// ones counted by their width; found by measuring.
+        const KEPT: usize = 20;
+        batch * TOKENS * config.dim() * KEPT * config.settings.attention_layers
+    }
+
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
         let (settings, dim) = (config.settings, config.dim());
         let entity = table(config.entities(), dim, weights);
