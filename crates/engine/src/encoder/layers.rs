@@ -1,8 +1,8 @@
 //! Which layers do neural encoders share?
 //!
-//! Linear layers, windows of a convolution, normalisation of channels, and the end of a convolutional encoder.
-//! Every weight and every dropped value is drawn by our own generators, not by burn's, so that a
-//! run repeats.
+//! Linear layers, windows of a convolution, normalisation of channels, and the end of a
+//! convolutional encoder. Every weight and every dropped value is drawn by our own generators, not
+//! by burn's, so that a run repeats.
 
 use burn::module::{Module, Param};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear};
