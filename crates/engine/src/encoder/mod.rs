@@ -183,6 +183,7 @@ macro_rules! encoders {
         }
 
         /// An encoder of any kind.
+        #[expect(clippy::large_enum_variant, reason = "a model has one, and it is never in a list")]
         #[derive(Module, Debug)]
         pub(crate) enum Encoder {
             $($name($file::$name),)*

@@ -267,17 +267,19 @@ fn pair_sums(xs: &[f32], ys: &[f32], pair: impl Fn(f32, f32) -> [f32; 2]) -> [f6
     /// Sums side by side, for the compiler to make vectors of.
     const LANES: usize = 16;
     let mut lanes = [[0.0_f32; LANES]; 2];
-    let mut add = |xs: &[f32], ys: &[f32]| {
-        for (lane, (x, y)) in xs.iter().zip(ys).enumerate() {
-            let [first, second] = pair(*x, *y);
-            lanes[0][lane] += first;
-            lanes[1][lane] += second;
-        }
+    let mut add = |lane: usize, x: f32, y: f32| {
+        let [first, second] = pair(x, y);
+        lanes[0][lane] += first;
+        lanes[1][lane] += second;
     };
-    let (x_chunks, y_chunks) = (xs.chunks_exact(LANES), ys.chunks_exact(LANES));
-    let rest = (x_chunks.remainder(), y_chunks.remainder());
-    x_chunks.zip(y_chunks).for_each(|(xs, ys)| add(xs, ys));
-    add(rest.0, rest.1);
+    let ((x_chunks, x_rest), (y_chunks, y_rest)) =
+        (xs.as_chunks::<LANES>(), ys.as_chunks::<LANES>());
+    for (xs, ys) in x_chunks.iter().zip(y_chunks) {
+        (0..LANES).for_each(|lane| add(lane, xs[lane], ys[lane]));
+    }
+    for (lane, (x, y)) in x_rest.iter().zip(y_rest).enumerate() {
+        add(lane, *x, *y);
+    }
     lanes.map(|lanes| lanes.into_iter().map(f64::from).sum())
 }
 
