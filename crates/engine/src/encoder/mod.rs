@@ -4,10 +4,12 @@
 //! same width, `dim`; their dot product is the score.
 //! What is made of scores is the business of the output layer.
 
+mod compgcn;
 mod complex;
 mod cp;
 mod distmult;
 mod rescal;
+mod rgcn;
 mod simple;
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,12 @@ pub(crate) struct Edges {
     pub(crate) subjects: Arc<[u32]>,
     pub(crate) relations: Arc<[u32]>,
     pub(crate) objects: Arc<[u32]>,
+}
+
+impl Edges {
+    pub(crate) fn len(&self) -> usize {
+        self.subjects.len()
+    }
 }
 
 impl Domain {
@@ -86,6 +94,12 @@ impl EncoderConfig<'_> {
     /// Width of relation vectors, where it is free to differ.
     pub(crate) fn relation_dim(&self) -> usize {
         self.settings.relation_dim.unwrap_or(self.settings.dim)
+    }
+
+    /// Width of entities before and after each layer of messages.
+    pub(crate) fn layer_widths(&self) -> impl Iterator<Item = (usize, usize)> {
+        let Config { initial_dim, dim, message_layers, .. } = *self.settings;
+        (0..message_layers).map(move |depth| (if depth == 0 { initial_dim } else { dim }, dim))
     }
 }
 
@@ -138,6 +152,13 @@ macro_rules! encoders {
             pub fn halves(self) -> bool {
                 match self {
                     $(Self::$name => $file::$name::HALVES,)*
+                }
+            }
+
+            /// Whether vectors are made of the training facts, too.
+            pub(crate) fn reads_edges(self) -> bool {
+                match self {
+                    $(Self::$name => $file::$name::READS_EDGES,)*
                 }
             }
 
@@ -209,12 +230,18 @@ encoders! {
     SimplE = "simple" in simple;
     /// Balažević et al. 2019.
     Tucker = "tucker" in tucker;
+    /// Vashishth et al. 2020.
+    CompGcn = "compgcn" in compgcn;
+    /// Schlichtkrull et al. 2018.
+    Rgcn = "rgcn" in rgcn;
 }
 
 /// What every encoder can do.
 pub(crate) trait Encode: Module {
     /// Whether `dim` is split in two halves.
     const HALVES: bool = false;
+    /// Whether vectors are made of the training facts, too.
+    const READS_EDGES: bool = false;
     /// Learned numbers, for a forecast of memory.
     fn n_parameters(config: &EncoderConfig) -> usize;
     /// Numbers that a batch makes beyond rows of the tables, and their gradients.

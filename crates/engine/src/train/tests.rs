@@ -146,9 +146,12 @@ fn penalties_equal_their_formulas() {
 #[test]
 fn training_learns_and_keeps_the_best_epoch() {
     let text = "dim = 16\nbatch = 16\nepochs = 12\nlearning_rate = 0.05\npatience = 3\ndropout = 0";
-    for output in ["", "output = \"mixture\"\ncomponents = 2"] {
+    let mixture = "output = \"mixture\"\ncomponents = 2";
+    let compgcn = "encoder = \"compgcn\"\nmessage_dropout = 0";
+    let rgcn = "encoder = \"rgcn\"\nmessage_dropout = 0";
+    for choice in ["", mixture, compgcn, rgcn] {
         let folder = tempfile::tempdir().unwrap();
-        let (trained, records) = run(folder.path(), &format!("{text}\n{output}"), None);
+        let (trained, records) = run(folder.path(), &format!("{text}\n{choice}"), None);
         let trained = trained.unwrap();
         assert!(records.last().unwrap().loss < 0.7 * records[0].loss);
         let mrr = |record: &EpochRecord| record.valid.unwrap().realistic.mrr;
@@ -172,7 +175,9 @@ fn a_training_stopped_anywhere_and_resumed_ends_with_the_same_bits() {
     let other = format!(
         "{SMALL}encoder = \"tucker\"\nschedule = \"plateau\"\nclip = 0.5\nn3 = 0.01\ncheckpoint_every = 3\n"
     );
-    for text in [&mixture, &other] {
+    let compgcn = format!("{SMALL}encoder = \"compgcn\"\nmessage_layers = 2\n");
+    let rgcn = format!("{SMALL}encoder = \"rgcn\"\n");
+    for text in [&mixture, &other, &compgcn, &rgcn] {
         let whole = tempfile::tempdir().unwrap();
         run(whole.path(), text, None).0.unwrap();
         for stop_at in [1, 5, 8, 13] {
@@ -191,15 +196,18 @@ fn a_training_stopped_anywhere_and_resumed_ends_with_the_same_bits() {
 
 #[test]
 fn the_same_seed_gives_the_same_run_at_any_number_of_threads() {
-    let text = format!("{SMALL}output = \"mixture\"\ncomponents = 2\n");
-    let train_on = |threads: usize| {
-        let folder = tempfile::tempdir().unwrap();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run(folder.path(), &text, None).0.unwrap());
-        weights(folder.path())
-    };
-    let one = train_on(1);
-    assert!(train_on(2) == one && train_on(5) == one);
+    for choice in
+        ["output = \"mixture\"\ncomponents = 2", "encoder = \"compgcn\"", "encoder = \"rgcn\""]
+    {
+        let train_on = |threads: usize| {
+            let folder = tempfile::tempdir().unwrap();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| run(folder.path(), &format!("{SMALL}{choice}"), None).0.unwrap());
+            weights(folder.path())
+        };
+        let one = train_on(1);
+        assert!(train_on(2) == one && train_on(5) == one, "{choice}");
+    }
 }
 
 #[test]
