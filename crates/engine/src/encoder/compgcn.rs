@@ -60,11 +60,13 @@ impl Encode for CompGcn {
     }
 
     fn n_batch_values(config: &EncoderConfig, _: usize) -> usize {
-        let edges = config.domain.edges.len() + config.entities();
-        // Three groupings with three words for each term.
-        let words = 9 * edges;
-        let layer = |(width, out): (usize, usize)| config.entities() * (5 * width + 12 * out);
-        words + config.layer_widths().map(layer).sum::<usize>()
+        // The loops are edges, too.
+        let edges = Messages::n_words(config.domain.edges.len() + config.entities());
+        // Three sums, two masks, what normalisation keeps, and what is made of it; then a mask.
+        // Measured on FB15k-237 with one and two layers: within 5 %.
+        let layer = |(width, out): (usize, usize)| 3 * width + 6 * out;
+        let row = config.layer_widths().map(layer).sum::<usize>() + config.dim();
+        edges + config.entities() * row
     }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {

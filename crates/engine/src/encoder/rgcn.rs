@@ -52,12 +52,11 @@ impl Encode for Rgcn {
     }
 
     fn n_batch_values(config: &EncoderConfig, _: usize) -> usize {
-        // Three groupings with three words for each term.
-        let words = 9 * config.domain.edges.len();
-        let layer = |(width, out): (usize, usize)| {
-            config.entities() * (2 * config.settings.bases * width + 2 * width + 6 * out)
-        };
-        words + config.layer_widths().map(layer).sum::<usize>()
+        // The sums of every basis and their gradients, a mask, and what is made of it; then a mask.
+        // Measured on FB15k-237 with one and two layers: within 10 %.
+        let layer = |(width, out): (usize, usize)| 2 * config.settings.bases * width + 3 * out;
+        let row = config.layer_widths().map(layer).sum::<usize>() + config.dim();
+        Messages::n_words(config.domain.edges.len()) + config.entities() * row
     }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {

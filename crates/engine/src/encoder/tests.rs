@@ -1,6 +1,6 @@
 //! Every encoder against its one-triple formula, written as a plain sum in f64.
 
-mod messages;
+mod message_tests;
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::config::{Composition, Config};
 use crate::model::Model;
 use crate::parameters::{count, tensors};
-use messages::{domain, settled};
+use message_tests::{domain, settled};
 
 const ENTITIES: usize = 5;
 
@@ -82,8 +82,8 @@ fn formula(kind: EncoderKind, s: usize, r: usize, o: usize) -> f64 {
                 .map(|(i, j, k)| core(j, i, k) * s[i] * r[j] * o[k])
                 .sum()
         }
-        EncoderKind::CompGcn => messages::compgcn(&tables, Composition::DistMult, [s, r, o]),
-        EncoderKind::Rgcn => messages::rgcn(&tables, [s, r, o]),
+        EncoderKind::CompGcn => message_tests::compgcn(&tables, Composition::DistMult, [s, r, o]),
+        EncoderKind::Rgcn => message_tests::rgcn(&tables, [s, r, o]),
     }
 }
 

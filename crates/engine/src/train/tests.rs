@@ -314,6 +314,10 @@ fn memory_is_forecast_from_the_sizes() {
     assert!(small >= 16 * (20 + 6) * 8);
     let large = forecast(&config("dim = 8\noutput = \"mixture\"\ncomponents = 64"), &graph);
     assert!(large > 10 * small);
+    // Beside its tables, an encoder that reads edges keeps each in three orders, of three words.
+    let reading = "dim = 8\ninitial_dim = 8\nencoder = \"rgcn\"";
+    let edges = 2 * graph.triples(Split::Train).len() as u64;
+    assert!(forecast(&config(reading), &graph) > small + 36 * edges);
 }
 
 #[test]

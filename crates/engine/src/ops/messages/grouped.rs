@@ -90,6 +90,11 @@ impl Messages {
         }
     }
 
+    /// Memory of so many messages in training, in units of an f32: three groupings of terms.
+    pub(crate) fn n_words(n: usize) -> usize {
+        3 * n * size_of::<Term>() / size_of::<f32>()
+    }
+
     /// All messages, receiver after receiver.
     pub(super) fn iter(&self) -> impl Iterator<Item = Message> {
         self.by_receiver.iter().map(|(receiver, term)| Message {
