@@ -23,6 +23,8 @@ pub(crate) enum BenchCommand {
 }
 
 /// One training step on random data: encoder with dropout, output layer, loss, backward, Adam.
+///
+/// Encoders that read the graph get 19 random facts per entity, about what FB15k-237 has.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fullrank bench step --entities 14541 --dim 200 --batch 1000 --components 4 --answers 4 --json

@@ -76,7 +76,7 @@ fn metrics_have_a_line_per_epoch() {
 #[test]
 fn every_encoder_trains_with_every_output_layer() {
     let temp = with_graph();
-    for encoder in ["distmult", "complex", "rescal", "cp", "simple", "tucker"] {
+    for encoder in ["distmult", "complex", "rescal", "cp", "simple", "tucker", "compgcn", "rgcn"] {
         for output in ["softmax", "mixture"] {
             let summary = json(
                 temp.path(),

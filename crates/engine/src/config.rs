@@ -153,6 +153,15 @@ choices! {
         /// Nothing.
         Identity = "identity",
     }
+    /// What a message along an edge is made of: sender x and relation z, in CompGCN.
+    Composition {
+        /// x ∘ z.
+        DistMult = "distmult",
+        /// x − z.
+        Subtraction = "subtraction",
+        /// The circular correlation: value k is Σ_i x_i·z_(i+k).
+        Correlation = "correlation",
+    }
     /// How the learning rate changes over a training.
     Schedule {
         /// Not at all.
@@ -181,6 +190,16 @@ settings! {
     heads: usize = 4, Range::Between(1, 1000);
     /// Models in the ensemble, which share `dim` evenly.
     members: usize = 4, Range::Between(1, 1000);
+    /// Width of the entity vectors that messages along the edges start from.
+    initial_dim: usize = 100, Range::Between(1, 100_000);
+    /// How many edges a message can travel: layers of graph convolution.
+    message_layers: usize = 1, Range::Between(1, 100);
+    /// Share of the sums of messages, and of the object vectors made of them, set to zero in training.
+    message_dropout: f64 = 0.1, Range::Share;
+    /// How CompGCN makes a message of sender and relation.
+    composition: Composition = Composition::DistMult, Range::Any;
+    /// Matrices of which R-GCN mixes those of all relations.
+    bases: usize = 2, Range::Between(1, 1000);
     /// Whether every object has a learned bias added to its score.
     bias: bool = false, Range::Any;
     /// Share of the query vector's values set to zero in training.
@@ -258,6 +277,11 @@ const ONLY_WITH: &[OnlyWith] = &[
     only_with("attention_dropout", is_transformer, TRANSFORMER),
     only_with("members", |c| c.encoder == EncoderKind::Ensemble, "encoder = \"ensemble\""),
     only_with("dropout", |c| c.encoder.drops_query(), "encoders without dropout of their own"),
+    only_with("initial_dim", |c| c.encoder.reads_edges(), GRAPH_CONVOLUTION),
+    only_with("message_layers", |c| c.encoder.reads_edges(), GRAPH_CONVOLUTION),
+    only_with("message_dropout", |c| c.encoder.reads_edges(), GRAPH_CONVOLUTION),
+    only_with("composition", |c| c.encoder == EncoderKind::CompGcn, "encoder = \"compgcn\""),
+    only_with("bases", |c| c.encoder == EncoderKind::Rgcn, "encoder = \"rgcn\""),
     only_with("components", is_mixture, MIXTURE),
     only_with("layers", is_mixture, MIXTURE),
     only_with("activation", |c| is_mixture(c) && c.layers > 0, LAYERS),
@@ -267,6 +291,7 @@ const ONLY_WITH: &[OnlyWith] = &[
 ];
 const CONVOLUTIONAL: &str = "encoder = \"conve\" or \"hyper\"";
 const TRANSFORMER: &str = "encoder = \"transformer\"";
+const GRAPH_CONVOLUTION: &str = "encoder = \"compgcn\" or \"rgcn\"";
 const MIXTURE: &str = "output = \"mixture\"";
 const LAYERS: &str = "output = \"mixture\" and layers";
 

@@ -35,7 +35,7 @@ fn all_faults_are_reported_at_once() {
         faults(&raw),
         "my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
          my.toml: `encoder`: expected one of distmult, complex, rescal, cp, simple, tucker, \
-         conve, hyper, transformer, ensemble, found `complx`\n\
+         conve, hyper, transformer, ensemble, compgcn, rgcn, found `complx`\n\
          my.toml: `dim`: expected a whole number from 1 to 100000, found `0`\n\
          my.toml: `bias`: expected true or false, found `1`\n\
          my.toml: `dropout`: expected a number from 0 to below 1, found `1.0`\n\
@@ -46,12 +46,15 @@ fn all_faults_are_reported_at_once() {
 
 #[test]
 fn settings_that_would_do_nothing_are_refused() {
-    let mut raw = raw("relation_dim = 3");
+    let mut raw = raw("relation_dim = 3\nmessage_layers = 2");
+    raw.add_option("bases", "3");
     raw.add_option("components", "3");
     assert_eq!(
         faults(&raw),
         "my.toml: `relation_dim`: only means something with encoder = \"tucker\" or \
          \"hyper\"\n\
+         my.toml: `message_layers`: only means something with encoder = \"compgcn\" or \"rgcn\"\n\
+         --bases: only means something with encoder = \"rgcn\"\n\
          --components: only means something with output = \"mixture\""
     );
 }
@@ -133,7 +136,8 @@ fn a_written_config_reads_back_the_same() {
     let mixture =
         "output = \"mixture\"\nencoder = \"tucker\"\nrelation_dim = 7\nclip = 2.5\nseed = 9";
     let conve = "encoder = \"conve\"\nchannels = 8\nhidden_dropout = 0.5";
-    for text in ["", mixture, conve, "answers_per_item = 1\ndropout = 0"] {
+    let compgcn = "encoder = \"compgcn\"\ncomposition = \"correlation\"\nmessage_layers = 2";
+    for text in ["", mixture, conve, compgcn, "answers_per_item = 1\ndropout = 0"] {
         let config = raw(text).check().unwrap();
         assert_eq!(raw(&config.to_toml()).check().unwrap(), config);
     }

@@ -4,6 +4,7 @@
 //! same width, `dim`; their dot product is the score.
 //! What is made of scores is the business of the output layer.
 
+mod compgcn;
 mod complex;
 mod conve;
 mod cp;
@@ -12,6 +13,7 @@ mod ensemble;
 mod hyper;
 mod layers;
 mod rescal;
+mod rgcn;
 mod simple;
 #[cfg(test)]
 mod tests;
@@ -44,6 +46,12 @@ pub(crate) struct Edges {
     pub(crate) subjects: Arc<[u32]>,
     pub(crate) relations: Arc<[u32]>,
     pub(crate) objects: Arc<[u32]>,
+}
+
+impl Edges {
+    pub(crate) fn len(&self) -> usize {
+        self.subjects.len()
+    }
 }
 
 impl Domain {
@@ -91,6 +99,12 @@ impl EncoderConfig<'_> {
     /// Width of relation vectors, where it is free to differ.
     pub(crate) fn relation_dim(&self) -> usize {
         self.settings.relation_dim.unwrap_or(self.settings.dim)
+    }
+
+    /// Width of entities before and after each layer of messages.
+    pub(crate) fn layer_widths(&self) -> impl Iterator<Item = (usize, usize)> {
+        let Config { initial_dim, dim, message_layers, .. } = *self.settings;
+        (0..message_layers).map(move |depth| (if depth == 0 { initial_dim } else { dim }, dim))
     }
 }
 
@@ -164,6 +178,13 @@ macro_rules! encoders {
             pub(crate) fn fault(self, settings: &Config) -> Option<String> {
                 match self {
                     $(Self::$name => $file::$name::fault(settings),)*
+                }
+            }
+
+            /// Whether vectors are made of the training facts, too.
+            pub(crate) fn reads_edges(self) -> bool {
+                match self {
+                    $(Self::$name => $file::$name::READS_EDGES,)*
                 }
             }
 
@@ -244,6 +265,10 @@ encoders! {
     Transformer = "transformer" in transformer;
     /// Wang et al. 2018.
     Ensemble = "ensemble" in ensemble;
+    /// Vashishth et al. 2020.
+    CompGcn = "compgcn" in compgcn;
+    /// Schlichtkrull et al. 2018.
+    Rgcn = "rgcn" in rgcn;
 }
 
 /// What every encoder can do.
@@ -258,6 +283,8 @@ pub(crate) trait Encode: Module {
     fn fault(_: &Config) -> Option<String> {
         None
     }
+    /// Whether vectors are made of the training facts, too.
+    const READS_EDGES: bool = false;
     /// Learned numbers, for a forecast of memory.
     fn n_parameters(config: &EncoderConfig) -> usize;
     /// Numbers that a batch makes beyond rows of the tables, and their gradients.

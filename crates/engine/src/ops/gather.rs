@@ -105,14 +105,18 @@ mod tests {
         let table = Tensor::<2>::random([7, 5], Distribution::Default, &device).require_grad();
         let other = Tensor::<2>::random([4, 5], Distribution::Default, &device);
         let ids: Arc<[u32]> = [6, 0, 6, 3].into();
-        let grad = |gather: &dyn Fn(Tensor<2>) -> Tensor<2>| {
-            let rows = gather(table.clone());
-            // The second use of the table gives it a dense gradient, as a loss does.
-            let loss = (rows * other.clone()).matmul(table.clone().transpose()).sum();
-            table.grad(&loss.backward()).unwrap().into_data()
-        };
-        let fused = grad(&|table| gather_rows(table, Arc::clone(&ids)));
-        let plain = grad(&|table| reference(table, &ids));
-        fused.assert_approx_eq::<f32>(&plain, burn::tensor::Tolerance::relative(1e-6));
+        // The rows are learned themselves, or made of what is.
+        for make in [|learned: Tensor<2>| learned, |learned: Tensor<2>| learned.tanh()] {
+            let grad = |gather: &dyn Fn(Tensor<2>) -> Tensor<2>| {
+                let made = make(table.clone());
+                let rows = gather(made.clone());
+                // The second use of the table gives it a dense gradient, as a loss does.
+                let loss = (rows * other.clone()).matmul(made.transpose()).sum();
+                table.grad(&loss.backward()).unwrap().into_data()
+            };
+            let fused = grad(&|table| gather_rows(table, Arc::clone(&ids)));
+            let plain = grad(&|table| reference(table, &ids));
+            fused.assert_approx_eq::<f32>(&plain, burn::tensor::Tolerance::relative(1e-6));
+        }
     }
 }

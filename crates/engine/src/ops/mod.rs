@@ -12,6 +12,7 @@ mod cross_entropy;
 mod gather;
 mod grouped;
 mod log_probs;
+mod messages;
 mod product;
 mod simd;
 
@@ -23,6 +24,7 @@ pub(crate) use cross_entropy::{Normalised, cross_entropy};
 pub(crate) use gather::gather_rows;
 pub(crate) use grouped::grouped_product;
 pub(crate) use log_probs::log_probs;
+pub(crate) use messages::{Compose, Message, Messages, sum_messages};
 pub(crate) use simd::{count_above, sum_of_exp};
 
 use std::borrow::Cow;

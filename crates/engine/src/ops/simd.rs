@@ -57,6 +57,25 @@ dispatched!(
     add, add_body, (sum: &mut [f32], row: &[f32])
 );
 dispatched!(
+    /// Adds `factor`·`row` to `sum`, value by value.
+    add_scaled, add_scaled_body, (sum: &mut [f32], factor: f32, row: &[f32])
+);
+dispatched!(
+    /// Adds `factor`·a·b to `sum`, value by value.
+    add_product, add_product_body, (sum: &mut [f32], factor: f32, a: &[f32], b: &[f32])
+);
+dispatched!(
+    /// Adds `factor`·a·b to `sum`, complex number by complex number; a row has the real parts of
+    /// all, then the imaginary parts.
+    add_complex_product, add_complex_product_body,
+    (sum: &mut [f32], factor: f32, a: &[f32], b: &[f32])
+);
+dispatched!(
+    /// The same with the conjugate of a.
+    add_conjugate_product, add_conjugate_product_body,
+    (sum: &mut [f32], factor: f32, a: &[f32], b: &[f32])
+);
+dispatched!(
     /// How many values are larger than `than`, and how many are equal to it.
     count_above, count_above_body, (row: &[f32], than: f32) -> (u32, u32)
 );
@@ -209,6 +228,45 @@ fn scale_body<const FMA: bool>(row: &mut [f32], factor: f32, less: f32) {
 fn add_body<const FMA: bool>(sum: &mut [f32], row: &[f32]) {
     for (sum, x) in sum.iter_mut().zip(row) {
         *sum += x;
+    }
+}
+
+#[inline(always)]
+fn add_scaled_body<const FMA: bool>(sum: &mut [f32], factor: f32, row: &[f32]) {
+    for (sum, x) in sum.iter_mut().zip(row) {
+        *sum = multiply_add::<FMA>(factor, *x, *sum);
+    }
+}
+
+#[inline(always)]
+fn add_product_body<const FMA: bool>(sum: &mut [f32], factor: f32, a: &[f32], b: &[f32]) {
+    for (sum, (a, b)) in sum.iter_mut().zip(a.iter().zip(b)) {
+        *sum = multiply_add::<FMA>(factor * a, *b, *sum);
+    }
+}
+
+#[inline(always)]
+fn add_complex_product_body<const FMA: bool>(sum: &mut [f32], factor: f32, a: &[f32], b: &[f32]) {
+    add_complex::<FMA>(sum, (factor, factor), a, b);
+}
+
+#[inline(always)]
+fn add_conjugate_product_body<const FMA: bool>(sum: &mut [f32], factor: f32, a: &[f32], b: &[f32]) {
+    add_complex::<FMA>(sum, (factor, -factor), a, b);
+}
+
+/// Adds (f·Re a + i·g·Im a)·b, where (f, g) are the factors.
+#[inline(always)]
+fn add_complex<const FMA: bool>(sum: &mut [f32], (f, g): (f32, f32), a: &[f32], b: &[f32]) {
+    let half = sum.len() / 2;
+    let (sum_re, sum_im) = sum.split_at_mut(half);
+    let ((a_re, a_im), (b_re, b_im)) = (a.split_at(half), b.split_at(half));
+    let sums = sum_re.iter_mut().zip(sum_im);
+    let (a, b) = (a_re.iter().zip(a_im), b_re.iter().zip(b_im));
+    for ((sum_re, sum_im), ((a_re, a_im), (b_re, b_im))) in sums.zip(a.zip(b)) {
+        let (a_re, a_im) = (f * a_re, g * a_im);
+        *sum_re = multiply_add::<FMA>(a_re, *b_re, multiply_add::<FMA>(-a_im, *b_im, *sum_re));
+        *sum_im = multiply_add::<FMA>(a_re, *b_im, multiply_add::<FMA>(a_im, *b_re, *sum_im));
     }
 }
 

@@ -26,11 +26,13 @@ fn config(text: &str) -> Config {
 const SMALL: &str = "dim = 8\nbatch = 16\nepochs = 4\nlearning_rate = 0.02\n";
 
 /// An encoder with layers and dropout of its own, or with other weights, each.
-const OTHERS: [&str; 4] = [
+const OTHERS: [&str; 6] = [
     "encoder = \"conve\"\ndim = 24\nchannels = 4\n",
     "encoder = \"hyper\"\ndim = 12\nchannels = 4\n",
     "encoder = \"transformer\"\ndim = 8\n",
     "encoder = \"ensemble\"\ndim = 8\n",
+    "encoder = \"compgcn\"\ndim = 8\n",
+    "encoder = \"rgcn\"\ndim = 8\n",
 ];
 const BRIEF: &str = "batch = 16\nepochs = 2\nlearning_rate = 0.02\n";
 
@@ -155,9 +157,12 @@ fn penalties_equal_their_formulas() {
 #[test]
 fn training_learns_and_keeps_the_best_epoch() {
     let text = "dim = 16\nbatch = 16\nepochs = 12\nlearning_rate = 0.05\npatience = 3\ndropout = 0";
-    for output in ["", "output = \"mixture\"\ncomponents = 2"] {
+    let mixture = "output = \"mixture\"\ncomponents = 2";
+    let compgcn = "encoder = \"compgcn\"\nmessage_dropout = 0";
+    let rgcn = "encoder = \"rgcn\"\nmessage_dropout = 0";
+    for choice in ["", mixture, compgcn, rgcn] {
         let folder = tempfile::tempdir().unwrap();
-        let (trained, records) = run(folder.path(), &format!("{text}\n{output}"), None);
+        let (trained, records) = run(folder.path(), &format!("{text}\n{choice}"), None);
         let trained = trained.unwrap();
         assert!(records.last().unwrap().loss < 0.7 * records[0].loss);
         let mrr = |record: &EpochRecord| record.valid.unwrap().realistic.mrr;
@@ -181,7 +186,9 @@ fn a_training_stopped_anywhere_and_resumed_ends_with_the_same_bits() {
     let other = format!(
         "{SMALL}encoder = \"tucker\"\nschedule = \"plateau\"\nclip = 0.5\nn3 = 0.01\ncheckpoint_every = 3\n"
     );
-    for text in [&mixture, &other] {
+    let compgcn = format!("{SMALL}encoder = \"compgcn\"\nmessage_layers = 2\n");
+    let rgcn = format!("{SMALL}encoder = \"rgcn\"\n");
+    for text in [&mixture, &other, &compgcn, &rgcn] {
         let whole = tempfile::tempdir().unwrap();
         run(whole.path(), text, None).0.unwrap();
         for stop_at in [1, 5, 8, 13] {
@@ -330,6 +337,10 @@ fn memory_is_forecast_from_the_sizes() {
     assert!(small >= 16 * (20 + 6) * 8);
     let large = forecast(&config("dim = 8\noutput = \"mixture\"\ncomponents = 64"), &graph);
     assert!(large > 10 * small);
+    // Beside its tables, an encoder that reads edges keeps each in three orders, of three words.
+    let reading = "dim = 8\ninitial_dim = 8\nencoder = \"rgcn\"";
+    let edges = 2 * graph.triples(Split::Train).len() as u64;
+    assert!(forecast(&config(reading), &graph) > small + 36 * edges);
 }
 
 #[test]
