@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use super::*;
 use crate::config::Config;
 use crate::model::Model;
+use crate::ops::pairwise_scores;
 use crate::parameters::{count, tensors};
 
 const ENTITIES: usize = 5;
@@ -64,6 +65,20 @@ fn formula(kind: EncoderKind, s: usize, r: usize, o: usize) -> f64 {
             let (s, r, o) = (entity(s), relation(6), entity(o));
             0.5 * (sum3(&s[..3], &r[..3], &o[3..]) + sum3(&o[..3], &r[3..], &s[3..]))
         }
+        EncoderKind::TransE => {
+            let (s, r, o) = (entity(s), relation(6), entity(o));
+            -(0..6).map(|i| (s[i] + r[i] - o[i]).abs()).sum::<f64>()
+        }
+        EncoderKind::RotatE => {
+            let (s, phase, o) = (entity(s), relation(3), entity(o));
+            // |(a + ib)(cos θ + i sin θ) − (e + if)|.
+            let distance = |i: usize| {
+                let ((a, b), (e, f)) = ((s[i], s[i + 3]), (o[i], o[i + 3]));
+                let (sin, cos) = phase[i].sin_cos();
+                (a * cos - b * sin - e).hypot(a * sin + b * cos - f)
+            };
+            -(0..3).map(distance).sum::<f64>()
+        }
         EncoderKind::Tucker => {
             let (s, r, o) = (entity(s), relation(3), entity(o));
             let core = |j: usize, i: usize, k: usize| tables["encoder.core"][j * 36 + i * 6 + k];
@@ -85,7 +100,8 @@ fn every_encoder_equals_its_one_triple_formula() {
         let queries = Queries { subjects: subjects.into(), relations: relations.into() };
         let pass = Pass { objects: &objects, noise: None };
         let query = encoder.forward(&queries, &pass).query;
-        let scores = query.matmul(objects.clone().transpose());
+        let score = kind.scores()[0].of_pairs();
+        let scores = pairwise_scores(score, query, objects.clone());
         let scores = scores.into_data().try_into_vec::<f32>().unwrap();
         for (q, scores) in scores.chunks_exact(ENTITIES).enumerate() {
             for (o, score) in scores.iter().enumerate() {
@@ -100,12 +116,16 @@ fn every_encoder_equals_its_one_triple_formula() {
 #[test]
 fn parameters_are_counted_without_building_a_model() {
     for kind in EncoderKind::ALL {
-        for text in ["", "output = \"mixture\"\ncomponents = 3\nbias = true"] {
+        for text in ["", "output = \"mixture\"\ncomponents = 3\nbias = true", "score = \"cosine\""]
+        {
             let mut raw = crate::RawConfig::default();
             raw.add_file(std::path::Path::new("test.toml"), text).unwrap();
             raw.add_option("encoder", kind.name());
             raw.add_option("dim", "8");
-            let config = raw.check().unwrap();
+            let Ok(config) = raw.check() else {
+                assert!(!kind.scores().contains(&ScoreKind::Cosine), "{kind:?}");
+                continue;
+            };
             let domain = Domain::without_edges(11, 6);
             let model = Model::new(&config, &domain, Weights::new(config.seed, Device::flex()));
             assert_eq!(count(&model), Model::n_parameters(&config, &domain), "{kind:?}");

@@ -8,19 +8,25 @@
 
 mod adam;
 mod cross_entropy;
+mod distance;
 mod gather;
 mod grouped;
 mod log_probs;
+mod pairwise;
 mod product;
+mod score;
 mod simd;
 
 pub(crate) use adam::{AdamStep, Moments, adam_step, norm};
 pub(crate) use cross_entropy::Shape;
 pub(crate) use cross_entropy::{BatchAnswers, Workspace};
 pub(crate) use cross_entropy::{Normalised, cross_entropy};
+pub(crate) use distance::Distance;
 pub(crate) use gather::gather_rows;
 pub(crate) use grouped::grouped_product;
 pub(crate) use log_probs::log_probs;
+pub(crate) use pairwise::pairwise_scores;
+pub(crate) use score::PairScore;
 pub(crate) use simd::{count_above, sum_of_exp};
 
 use std::borrow::Cow;
