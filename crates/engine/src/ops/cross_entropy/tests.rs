@@ -201,7 +201,7 @@ fn gradients_equal_finite_differences_in_f64() {
                 // The error of a central difference is of the order of the square of its step. A
                 // step across a kink, where two coordinates agree, would be wrong by more; there
                 // is none that close in these cases.
-                let step = 1e-5;
+                let step = 1e-6;
                 let at = |x: f64| {
                     let mut moved = inputs.clone();
                     moved[which][i] += x;
