@@ -30,11 +30,11 @@ impl Negatives {
     ///
     /// `known` gives the training answers of each query of the batch, without repetition. The same
     /// seed and update draw the same.
-    pub(crate) fn draw<'a>(
+    pub(crate) fn draw(
         config: &Config,
         entities: usize,
         update: u64,
-        known: impl Iterator<Item = Vec<u32>> + 'a,
+        known: impl Iterator<Item = Vec<u32>>,
     ) -> Option<Self> {
         let n = config.negatives?.min(entities);
         let objects = distinct(n, entities, config.seed, update);
