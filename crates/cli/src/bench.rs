@@ -36,6 +36,14 @@ pub(crate) struct StepArguments {
     #[arg(long, default_value = "distmult")]
     encoder: String,
 
+    /// What a query vector and an object vector score; the encoder's own if not given
+    #[arg(long)]
+    score: Option<String>,
+
+    /// Entities to compare answers with, for --components 0; all of them if not given
+    #[arg(long)]
+    negatives: Option<u32>,
+
     /// Number of entities
     #[arg(long, default_value_t = 14_541, value_parser = clap::value_parser!(u32).range(1..))]
     entities: u32,
@@ -143,6 +151,12 @@ fn step(arguments: &StepArguments) -> anyhow::Result<()> {
         ("memory_budget", arguments.memory_budget),
     ] {
         raw.add_option(name, &value.to_string());
+    }
+    if let Some(score) = &arguments.score {
+        raw.add_option("score", score);
+    }
+    if let Some(negatives) = arguments.negatives {
+        raw.add_option("negatives", &negatives.to_string());
     }
     if arguments.components > 0 {
         raw.add_option("output", "mixture");

@@ -218,6 +218,7 @@ pub(crate) fn describe(config: &fullrank_engine::Config) -> String {
         OutputKind::Mixture => {
             format!("{encoder} with a mixture of {} softmaxes", config.components)
         }
+        OutputKind::Margin => format!("{encoder} with a margin"),
     }
 }
 

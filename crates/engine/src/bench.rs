@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::encoder::{Domain, Edges, Queries};
 use crate::model::{Batch, Model};
 use crate::ops::{BatchAnswers, Workspace};
+use crate::output::Negatives;
 use crate::parameters::Adam;
 use crate::random::{Noise, Purpose, Weights, generator};
 use crate::train::{device, step_bytes};
@@ -45,12 +46,19 @@ impl StepBench {
             objects: draw(config.batch * answers, entities),
             weights: vec![1.0 / answers as f32; config.batch * answers],
         };
+        let known = batch_answers.objects.chunks_exact(answers).map(|known| {
+            let mut known = known.to_vec();
+            known.sort_unstable();
+            known.dedup();
+            known
+        });
+        let negatives = Negatives::draw(config, entities, 0, known);
         let domain = domain(config, entities, relations);
         let weights = Weights::new(config.seed, device().autodiff());
         Self {
             model: Some(Model::new(config, &domain, weights)),
             adam: Adam::default(),
-            batch: Batch { queries, answers: Arc::new(batch_answers) },
+            batch: Batch { queries, answers: Arc::new(batch_answers), negatives },
             workspace: Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20))),
             config: config.clone(),
         }

@@ -4,6 +4,7 @@
 //! The config file, the command line and the checked [`Config`] are made from it.
 //! It does not know the graph; what must fit the graph is checked by the trainer.
 
+mod scores;
 mod setting;
 #[cfg(test)]
 mod tests;
@@ -16,8 +17,10 @@ use toml::Value;
 
 use crate::encoder::EncoderKind;
 use crate::error::Error;
+use crate::score::ScoreKind;
 pub use setting::Choice;
-use setting::{Range, Setting, choices};
+pub(crate) use setting::choices;
+use setting::{Range, Setting};
 
 /// Where a setting came from, for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,6 +135,8 @@ choices! {
         Softmax = "softmax",
         /// A mixture of softmaxes with shared object vectors.
         Mixture = "mixture",
+        /// Raw scores: answers are to score better than drawn entities, by a margin.
+        Margin = "margin",
     }
     /// How much an answer of a query counts.
     AnswerWeight {
@@ -200,6 +205,9 @@ settings! {
     composition: Composition = Composition::DistMult, Range::Any;
     /// Matrices of which R-GCN mixes those of all relations.
     bases: usize = 2, Range::Between(1, 1000);
+    /// What a query vector and an object vector score; the encoder's own if not given: `l1` for
+    /// TransE, `modulus` for RotatE, `dot` for all others.
+    score: Option<ScoreKind> = None, Range::Any;
     /// Whether every object has a learned bias added to its score.
     bias: bool = false, Range::Any;
     /// Share of the query vector's values set to zero in training.
@@ -225,6 +233,14 @@ settings! {
     projection_dropout: f64 = 0.1, Range::Share;
     /// Reward for using all components: loss − entropy_weight · mean entropy of the prior.
     entropy_weight: f64 = 1e-3, Range::AtLeast(0.0);
+    /// Entities drawn for each batch, which the answers of all its queries are compared with; all
+    /// entities if not given.
+    negatives: Option<usize> = None, Range::Between(1, 1_000_000_000);
+    /// How much better than a drawn entity an answer is to score.
+    margin: f64 = 1.0, Range::AtLeast(0.0);
+    /// How much drawn entities count the more the better they score: weights are the softmax of
+    /// this times their scores, and 0 weighs all the same (Sun 2019).
+    adversarial: f64 = 0.0, Range::AtLeast(0.0);
     /// Answers in one training item, at most; 1 is an item per triple (1-vs-All), and without it an
     /// item is a query with all its answers.
     answers_per_item: Option<usize> = None, Range::Between(1, 1_000_000_000);
@@ -288,11 +304,14 @@ const ONLY_WITH: &[OnlyWith] = &[
     only_with("projection_dropout", |c| is_mixture(c) && c.layers > 0, LAYERS),
     only_with("entropy_weight", |c| is_mixture(c) && c.components > 1, "several components"),
     only_with("smoothing", |c| c.output == OutputKind::Softmax, "output = \"softmax\""),
+    only_with("margin", has_margin, MARGIN),
+    only_with("adversarial", has_margin, MARGIN),
 ];
 const CONVOLUTIONAL: &str = "encoder = \"conve\" or \"hyper\"";
 const TRANSFORMER: &str = "encoder = \"transformer\"";
 const GRAPH_CONVOLUTION: &str = "encoder = \"compgcn\" or \"rgcn\"";
 const MIXTURE: &str = "output = \"mixture\"";
+const MARGIN: &str = "output = \"margin\"";
 const LAYERS: &str = "output = \"mixture\" and layers";
 
 const fn only_with(
@@ -313,6 +332,10 @@ fn is_convolutional(config: &Config) -> bool {
 
 fn is_transformer(config: &Config) -> bool {
     config.encoder == EncoderKind::Transformer
+}
+
+fn has_margin(config: &Config) -> bool {
+    config.output == OutputKind::Margin
 }
 
 fn is_mixture(config: &Config) -> bool {
@@ -414,6 +437,11 @@ impl Config {
         if self.encoder.drops_query() { self.dropout } else { 0.0 }
     }
 
+    /// The score, by default the encoder's own.
+    pub fn score(&self) -> ScoreKind {
+        self.score.unwrap_or(self.encoder.scores()[0])
+    }
+
     /// Softmaxes over the objects: one without a mixture.
     pub(crate) fn n_components(&self) -> usize {
         if is_mixture(self) { self.components } else { 1 }
@@ -460,6 +488,7 @@ impl Config {
                         softmax; expected at least 1 with more than one component, found 0";
             add("layers", what.into());
         }
+        faults.extend(scores::contradictions(self));
         faults
     }
 }

@@ -1,6 +1,6 @@
 //! What is learned: encoders, output layers, training and evaluation.
 //!
-//! Data flows one way: an [`encoder`](EncoderKind) and an output layer make a model, [`train()`]
+//! Data flows one way: an [`encoder`](EncoderKind), a [`score`](ScoreKind) and an output layer make a model, [`train()`]
 //! fits it to a graph in a [run folder](TrainingFolder), [`evaluate`] ranks held-out answers, [`predict`] answers
 //! queries.
 //! Models run on burn; its tensors do not leave this crate.
@@ -18,6 +18,7 @@ mod output;
 mod parameters;
 mod random;
 mod run;
+mod score;
 mod train;
 
 pub use config::{Config, RawConfig};
@@ -26,4 +27,5 @@ pub use error::Error;
 pub use run::{
     Existing, Run, Table, TableRows, TrainingFolder, best_epoch, epochs, to_safetensors,
 };
+pub use score::ScoreKind;
 pub use train::{Best, End, EpochRecord, Event, Signal, Trained, advised_batch, forecast, train};

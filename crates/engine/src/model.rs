@@ -1,6 +1,6 @@
 //! What is a model, as a whole?
 //!
-//! An encoder, an optional bias per object, and an output layer; a loss for a batch of queries
+//! An encoder, a score, an optional bias per object, and an output layer; a loss for a batch of queries
 //! when training, and log-probabilities of all objects when asked.
 
 use std::sync::{Arc, Mutex};
@@ -9,17 +9,24 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use fullrank_graph::Query;
 
-use crate::config::Config;
+use crate::config::{Config, OutputKind};
 use crate::encoder::{Domain, Encoded, Encoder, EncoderConfig, Pass, Queries};
 use crate::evaluate::Scorer;
-use crate::ops::{BatchAnswers, Normalised, Workspace, cross_entropy, gather_rows, log_probs};
-use crate::output::{Output, mean_entropy};
+use crate::ops::{
+    BatchAnswers, Normalised, PairScore, Workspace, cross_entropy, gather_rows, log_probs,
+    pairwise_scores,
+};
+use crate::output::{Negatives, Output, Sampled, margin_loss, mean_entropy, sampled_softmax};
 use crate::random::{Noise, Weights};
+use crate::score::Score;
 
 /// A model of any kind.
 #[derive(Module, Debug)]
 pub(crate) struct Model {
     pub(crate) encoder: Encoder,
+    score: Score,
+    #[module(skip)]
+    pub(crate) of_pairs: PairScore,
     bias: Option<Param<Tensor<1>>>,
     output: Output,
 }
@@ -29,6 +36,8 @@ pub(crate) struct Model {
 pub(crate) struct Batch {
     pub(crate) queries: Queries,
     pub(crate) answers: Arc<BatchAnswers>,
+    /// Nothing where answers are compared with all objects.
+    pub(crate) negatives: Option<Negatives>,
 }
 
 /// The parts of a batch's loss that are reported.
@@ -36,7 +45,8 @@ pub(crate) struct Batch {
 pub(crate) struct Loss {
     /// What is minimised, `[1]`.
     pub(crate) total: Tensor<1>,
-    /// Cross-entropy of all answers, not divided by anything, `[1]`.
+    /// Cross-entropy of all answers, or what they fall short of their margin, not divided by
+    /// anything, `[1]`.
     pub(crate) cross_entropy: Tensor<1>,
 }
 
@@ -46,16 +56,17 @@ impl Model {
         let config = EncoderConfig { domain, settings };
         let encoder = Encoder::new(settings.encoder, &config, &mut weights);
         let output = Output::new(settings, &mut weights);
+        let score = Score::new(settings, &weights);
         let bias = || Param::from_tensor(Tensor::zeros([domain.entities], &weights.device));
         let bias = settings.bias.then(bias);
-        Self { encoder, bias, output }
+        Self { encoder, score, of_pairs: settings.score().of_pairs(), bias, output }
     }
 
     /// Learned numbers of such a model, without building it.
     pub(crate) fn n_parameters(settings: &Config, domain: &Domain) -> usize {
         let bias = if settings.bias { domain.entities } else { 0 };
         let encoder = settings.encoder.n_parameters(&EncoderConfig { domain, settings });
-        encoder + bias + settings.n_output_parameters()
+        encoder + settings.score().n_parameters() + bias + settings.n_output_parameters()
     }
 
     /// Numbers that the encoder makes for a batch beyond rows of its tables, and their gradients.
@@ -76,13 +87,20 @@ impl Model {
         let Encoded { query, factors } = self.encoder.forward(&batch.queries, &pass);
         let query = noise.drop(query, config.query_dropout());
         let n_queries = query.dims()[0] as f64;
-        let input = self.normalised(query, &pass);
-        let log_prior = input.log_prior.clone();
-        let answers = Arc::clone(&batch.answers);
-        let cross_entropy = cross_entropy(input, answers, config.smoothing as f32, workspace);
+        let mut entropy = None;
+        let cross_entropy = match &batch.negatives {
+            Some(negatives) => self.sampled_loss(query, &pass, (batch, negatives), config),
+            None => {
+                let input = self.normalised(query, self.score.objects(objects.clone()), pass.noise);
+                entropy = (input.log_prior.dims()[1] > 1 && config.entropy_weight > 0.0)
+                    .then(|| mean_entropy(input.log_prior.clone()));
+                let answers = Arc::clone(&batch.answers);
+                cross_entropy(input, answers, config.smoothing as f32, workspace)
+            }
+        };
         let mut total = cross_entropy.clone().div_scalar(n_queries);
-        if log_prior.dims()[1] > 1 && config.entropy_weight > 0.0 {
-            total = total - mean_entropy(log_prior).mul_scalar(config.entropy_weight);
+        if let Some(entropy) = entropy {
+            total = total - entropy.mul_scalar(config.entropy_weight);
         }
         if config.n3 > 0.0 || config.l2 > 0.0 {
             let penalty = self.penalty(batch, objects, factors, config);
@@ -94,16 +112,58 @@ impl Model {
     /// The model with its table of objects, ready to be asked.
     pub(crate) fn scoring(self) -> Scoring {
         let objects = self.encoder.objects(None);
-        Scoring { model: self, objects }
+        let scored = self.score.objects(objects.clone());
+        Scoring { model: self, objects, scored }
     }
 
-    fn normalised(&self, query: Tensor<2>, pass: &Pass) -> Normalised {
-        let components = self.output.forward(query, pass.noise);
+    /// `objects` are as the score has them.
+    fn normalised(
+        &self,
+        query: Tensor<2>,
+        objects: Tensor<2>,
+        noise: Option<&Noise>,
+    ) -> Normalised {
+        let components = self.output.forward(query, noise);
         Normalised {
-            context: components.context,
+            context: self.score.queries(components.context),
             log_prior: components.log_prior,
-            objects: pass.objects.clone(),
+            objects,
             bias: self.bias.as_ref().map(Param::val),
+            score: self.of_pairs,
+        }
+    }
+
+    /// The loss of a batch against the entities drawn for it, `[1]`.
+    fn sampled_loss(
+        &self,
+        query: Tensor<2>,
+        pass: &Pass,
+        (batch, negatives): (&Batch, &Negatives),
+        config: &Config,
+    ) -> Tensor<1> {
+        let context = self.score.queries(query);
+        let answers = &*batch.answers;
+        let vectors = |ids: &Arc<[u32]>| {
+            self.score.objects(gather_rows(pass.objects.clone(), Arc::clone(ids)))
+        };
+        let bias = |ids: &Arc<[u32]>| {
+            let column = |bias: &Param<Tensor<1>>| bias.val().reshape([-1, 1]);
+            let rows = self.bias.as_ref().map(|bias| gather_rows(column(bias), Arc::clone(ids)));
+            rows.map(|rows| rows.reshape([ids.len()]))
+        };
+        let ids: Arc<[u32]> = answers.objects.as_slice().into();
+        let of_answers = gather_rows(context.clone(), answers.queries.as_slice().into());
+        let mut answer_scores = self.of_pairs.of_rows(of_answers, vectors(&ids));
+        let mut negative_scores =
+            pairwise_scores(self.of_pairs, context, vectors(&negatives.objects));
+        if let (Some(of_answers), Some(of_negatives)) = (bias(&ids), bias(&negatives.objects)) {
+            answer_scores = answer_scores + of_answers;
+            negative_scores = negative_scores + of_negatives.unsqueeze();
+        }
+        let sampled = Sampled { answers, answer_scores, negatives, negative_scores };
+        match config.output {
+            OutputKind::Margin => margin_loss(&sampled, config.margin, config.adversarial),
+            OutputKind::Softmax | OutputKind::Mixture => sampled_softmax(&sampled),
         }
     }
 
@@ -158,12 +218,15 @@ impl Model {
 pub(crate) struct Scoring {
     pub(crate) model: Model,
     objects: Tensor<2>,
+    /// The same as the score has them.
+    scored: Tensor<2>,
 }
 
 impl Scoring {
     fn normalised(&self, queries: &Queries) -> Normalised {
         let pass = Pass { objects: &self.objects, noise: None };
-        self.model.normalised(self.model.encoder.forward(queries, &pass).query, &pass)
+        let query = self.model.encoder.forward(queries, &pass).query;
+        self.model.normalised(query, self.scored.clone(), pass.noise)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::ops::{Shape, Workspace};
 use crate::parameters::{Adam, norms, tensors};
 use crate::random::{Noise, Weights, shuffled};
 use crate::run::TrainingFolder;
-use items::ItemList;
+use items::{ItemList, draw_negatives};
 
 /// What a callback answers: go on, or save and stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,8 @@ pub struct EpochRecord {
     pub epoch: usize,
     /// Updates since the start.
     pub updates: u64,
-    /// Mean cross-entropy per unit of answer weight, as it was during the epoch.
+    /// Mean cross-entropy, or shortfall of the margin, per unit of answer weight, as it was during
+    /// the epoch.
     pub loss: f64,
     /// Of the last update.
     pub learning_rate: f64,
@@ -185,8 +186,10 @@ pub fn train(
         let mut learning_rate = learning_rate_at(config, &state.position, batches);
         let order = shuffled((0..items.len() as u32).collect(), config.seed, epoch as u64);
         for numbers in batches_of(&order, config.batch).skip(first_batch) {
-            let batch = items.batch(graph, numbers);
-            let noise = Noise::new(config.seed, state.position.updates);
+            let update = state.position.updates;
+            let mut batch = items.batch(graph, numbers);
+            batch.negatives = draw_negatives(graph, &batch.queries, config, update);
+            let noise = Noise::new(config.seed, update);
             let Loss { total, cross_entropy } =
                 state.model.loss(&batch, config, &noise, &workspace);
             let loss = f64::from(total.clone().into_scalar::<f32>());
@@ -318,7 +321,11 @@ pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 
     let parameters = Model::n_parameters(config, domain);
     let components = config.n_components();
     let shape = Shape { queries: batch, components, dim: config.dim, entities: domain.entities };
-    let workspace = Workspace::forecast(shape, config.memory_budget << 20);
+    let workspace = match config.negatives {
+        // Scores, what is added to them, weights, exponentials, and the gradients of these.
+        Some(negatives) => 10 * size_of::<f32>() * batch * negatives.min(domain.entities),
+        None => Workspace::forecast(shape, config.memory_budget << 20),
+    };
     // Every layer of a projection keeps about six tensors of its size for the backward pass.
     let activations = 6 * (config.layers + 1) * batch * components * config.dim
         + Model::n_batch_values(config, domain, batch);

@@ -35,7 +35,8 @@ fn all_faults_are_reported_at_once() {
         faults(&raw),
         "my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
          my.toml: `encoder`: expected one of distmult, complex, rescal, cp, simple, tucker, \
-         conve, hyper, transformer, ensemble, compgcn, rgcn, found `complx`\n\
+         conve, hyper, transformer, ensemble, compgcn, rgcn, transe, \
+         rotate, found `complx`\n\
          my.toml: `dim`: expected a whole number from 1 to 100000, found `0`\n\
          my.toml: `bias`: expected true or false, found `1`\n\
          my.toml: `dropout`: expected a number from 0 to below 1, found `1.0`\n\
@@ -125,6 +126,66 @@ fn contradictions_are_refused() {
 }
 
 #[test]
+fn scores_that_an_encoder_is_not_made_for_are_refused_with_the_reason() {
+    for score in ["dot", "cosine", "modulus"] {
+        assert_eq!(
+            faults(&raw(&format!("encoder = \"transe\"\nscore = \"{score}\""))),
+            format!(
+                "`score`: transe needs its own: its query vector, subject plus relation, is a \
+                 point that answers are to be near; expected l1 or l2, found {score}"
+            )
+        );
+    }
+    assert_eq!(
+        faults(&raw("encoder = \"rotate\"\nscore = \"l2\"")),
+        "`score`: rotate needs its own: its query vector, the subject turned, is a complex point \
+         that answers are to be near; expected modulus, found l2"
+    );
+    assert_eq!(
+        faults(&raw("score = \"modulus\"\ndim = 5")),
+        "`dim`: modulus splits it in two halves; expected an even one, found 5"
+    );
+    let own = |text: &str| raw(text).check().unwrap().score();
+    assert_eq!(own(""), ScoreKind::Dot);
+    assert_eq!(own("encoder = \"transe\""), ScoreKind::L1);
+    assert_eq!(own("encoder = \"rotate\""), ScoreKind::Modulus);
+    for score in ["dot", "cosine", "l1", "l2", "modulus"] {
+        for output in ["softmax", "mixture"] {
+            let text = format!("encoder = \"complex\"\nscore = \"{score}\"\noutput = \"{output}\"");
+            assert!(raw(&text).check().is_ok(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn negatives_go_with_a_softmax_or_a_margin_alone() {
+    assert!(raw("negatives = 10").check().is_ok());
+    assert!(raw("negatives = 10\noutput = \"margin\"\nadversarial = 1").check().is_ok());
+    assert_eq!(
+        faults(&raw("output = \"margin\"")),
+        "`negatives`: a margin is kept from drawn entities; expected a number with output = \
+         \"margin\""
+    );
+    assert_eq!(
+        faults(&raw("output = \"mixture\"\nnegatives = 10")),
+        "`negatives`: each component of a mixture is normalised over all objects; expected none \
+         with output = \"mixture\""
+    );
+    assert_eq!(
+        faults(&raw("smoothing = 0.1\nnegatives = 10\nscore = \"l1\"")),
+        "`smoothing`: goes by the mean of all object vectors, and the distance to a mean is not \
+         the mean of distances; expected 0 with this score\n\
+         `smoothing`: spreads weight over all objects, of which only some are scored; expected 0 \
+         with negatives"
+    );
+    assert_eq!(
+        faults(&raw("adversarial = 1\nmargin = 3")),
+        "my.toml: `margin`: only means something with output = \"margin\"\n\
+         my.toml: `adversarial`: only means something with output = \"margin\""
+    );
+}
+
+#[test]
 fn a_file_that_is_no_toml_is_named() {
     let error = RawConfig::default().add_file(Path::new("my.toml"), "dim 200").unwrap_err();
     assert_eq!(error.to_string(), "my.toml: not a config file");
@@ -137,7 +198,9 @@ fn a_written_config_reads_back_the_same() {
         "output = \"mixture\"\nencoder = \"tucker\"\nrelation_dim = 7\nclip = 2.5\nseed = 9";
     let conve = "encoder = \"conve\"\nchannels = 8\nhidden_dropout = 0.5";
     let compgcn = "encoder = \"compgcn\"\ncomposition = \"correlation\"\nmessage_layers = 2";
-    for text in ["", mixture, conve, compgcn, "answers_per_item = 1\ndropout = 0"] {
+    let margin =
+        "output = \"margin\"\nencoder = \"transe\"\nscore = \"l2\"\nnegatives = 5\nmargin = 2";
+    for text in ["", mixture, conve, compgcn, margin, "answers_per_item = 1\ndropout = 0"] {
         let config = raw(text).check().unwrap();
         assert_eq!(raw(&config.to_toml()).check().unwrap(), config);
     }

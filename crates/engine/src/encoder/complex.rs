@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, halves, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, halves, moduli, rows, table};
 use crate::random::{Noise, Weights};
 
 /// h = s·r, with real parts in the left half of every vector and imaginary parts in the right.
@@ -45,9 +45,6 @@ impl Encode for ComplEx {
     }
 
     fn magnitudes(vectors: Tensor<2>) -> Tensor<2> {
-        /// Under the root, whose slope at zero is infinite.
-        const FLOOR: f64 = 1e-30;
-        let (re, im) = halves(vectors);
-        (re.square() + im.square()).add_scalar(FLOOR).sqrt()
+        moduli(vectors)
     }
 }

@@ -1,7 +1,7 @@
 //! How does a query (subject, relation) become a vector, and an object another?
 //!
 //! One file per encoder. Every one gives a query vector h and a table of object vectors of the
-//! same width, `dim`; their dot product is the score.
+//! same width, `dim`, and knows the scores they are made for; what these are is in `score`.
 //! What is made of scores is the business of the output layer.
 
 mod compgcn;
@@ -14,9 +14,11 @@ mod hyper;
 mod layers;
 mod rescal;
 mod rgcn;
+mod rotate;
 mod simple;
 #[cfg(test)]
 mod tests;
+mod transe;
 mod transformer;
 mod tucker;
 
@@ -29,6 +31,7 @@ use fullrank_graph::{Graph, Split};
 use crate::config::{Choice, Config};
 use crate::ops::gather_rows;
 use crate::random::{Noise, Weights};
+use crate::score::ScoreKind;
 
 /// What a model is about.
 #[derive(Debug, Clone)]
@@ -188,6 +191,20 @@ macro_rules! encoders {
                 }
             }
 
+            /// The scores it goes with, its own first.
+            pub fn scores(self) -> &'static [ScoreKind] {
+                match self {
+                    $(Self::$name => $file::$name::SCORES,)*
+                }
+            }
+
+            /// Why it goes with no other score.
+            pub(crate) fn needs_its_score(self) -> &'static str {
+                match self {
+                    $(Self::$name => $file::$name::NEEDS_ITS_SCORE,)*
+                }
+            }
+
             /// Learned numbers, without building one.
             pub(crate) fn n_parameters(self, sizes: &EncoderConfig) -> usize {
                 match self {
@@ -269,6 +286,10 @@ encoders! {
     CompGcn = "compgcn" in compgcn;
     /// Schlichtkrull et al. 2018.
     Rgcn = "rgcn" in rgcn;
+    /// Bordes et al. 2013.
+    TransE = "transe" in transe;
+    /// Sun et al. 2019.
+    RotatE = "rotate" in rotate;
 }
 
 /// What every encoder can do.
@@ -285,6 +306,10 @@ pub(crate) trait Encode: Module {
     }
     /// Whether vectors are made of the training facts, too.
     const READS_EDGES: bool = false;
+    /// The scores it goes with, its own first.
+    const SCORES: &'static [ScoreKind] = ScoreKind::ALL;
+    /// Why it goes with no other score; to be said where some are left out.
+    const NEEDS_ITS_SCORE: &'static str = "";
     /// Learned numbers, for a forecast of memory.
     fn n_parameters(config: &EncoderConfig) -> usize;
     /// Numbers that a batch makes beyond rows of the tables, and their gradients.
@@ -312,6 +337,14 @@ pub(crate) fn table(rows: usize, columns: usize, weights: &mut Weights) -> Table
 /// The rows of a table that `ids` name.
 pub(crate) fn rows(table: &Table, ids: &Arc<[u32]>) -> Tensor<2> {
     gather_rows(table.val(), Arc::clone(ids))
+}
+
+/// The moduli of complex numbers, real parts in the left half of every row.
+pub(crate) fn moduli(rows: Tensor<2>) -> Tensor<2> {
+    /// Under the root, whose slope at zero is infinite.
+    const FLOOR: f64 = 1e-30;
+    let (re, im) = halves(rows);
+    (re.square() + im.square()).add_scalar(FLOOR).sqrt()
 }
 
 /// The left and right half of every row.

@@ -10,6 +10,7 @@ use burn::tensor::{Device, TensorData};
 use super::*;
 use crate::config::{Composition, Config};
 use crate::model::Model;
+use crate::ops::pairwise_scores;
 use crate::parameters::{count, replace, tensors};
 use messages::domain;
 
@@ -106,6 +107,20 @@ fn formula(kind: EncoderKind, s: usize, r: usize, o: usize) -> f64 {
             let (s, r, o) = (entity(s), relation(6), entity(o));
             0.5 * (sum3(&s[..3], &r[..3], &o[3..]) + sum3(&o[..3], &r[3..], &s[3..]))
         }
+        EncoderKind::TransE => {
+            let (s, r, o) = (entity(s), relation(6), entity(o));
+            -(0..6).map(|i| (s[i] + r[i] - o[i]).abs()).sum::<f64>()
+        }
+        EncoderKind::RotatE => {
+            let (s, phase, o) = (entity(s), relation(3), entity(o));
+            // |(a + ib)(cos θ + i sin θ) − (e + if)|.
+            let distance = |i: usize| {
+                let ((a, b), (e, f)) = ((s[i], s[i + 3]), (o[i], o[i + 3]));
+                let (sin, cos) = phase[i].sin_cos();
+                (a * cos - b * sin - e).hypot(a * sin + b * cos - f)
+            };
+            -(0..3).map(distance).sum::<f64>()
+        }
         EncoderKind::Tucker => {
             let (s, r, o) = (entity(s), relation(3), entity(o));
             let core = |j: usize, i: usize, k: usize| tables["encoder.core"][j * 36 + i * 6 + k];
@@ -137,7 +152,7 @@ fn scores(model: &Model, queries: &Queries) -> Vec<f32> {
     let objects = model.encoder.objects(None);
     let pass = Pass { objects: &objects, noise: None };
     let query = model.encoder.forward(queries, &pass).query;
-    query.matmul(objects.transpose()).into_data().try_into_vec().unwrap()
+    pairwise_scores(model.of_pairs, query, objects.clone()).into_data().try_into_vec().unwrap()
 }
 
 fn check_formula(model: &Model, formula: impl Fn(usize, usize, usize) -> f64) {
@@ -169,12 +184,16 @@ fn every_encoder_equals_its_one_triple_formula() {
 #[test]
 fn parameters_are_counted_without_building_a_model() {
     for kind in EncoderKind::ALL {
-        for text in ["", "output = \"mixture\"\ncomponents = 3\nbias = true"] {
+        for text in ["", "output = \"mixture\"\ncomponents = 3\nbias = true", "score = \"cosine\""]
+        {
             let mut raw = crate::RawConfig::default();
             raw.add_file(std::path::Path::new("test.toml"), text).unwrap();
             raw.add_option("encoder", kind.name());
             raw.add_option("dim", "24");
-            let config = raw.check().unwrap();
+            let Ok(config) = raw.check() else {
+                assert!(!kind.scores().contains(&ScoreKind::Cosine), "{kind:?}");
+                continue;
+            };
             let domain = Domain::without_edges(11, 6);
             let model = Model::new(&config, &domain, Weights::new(config.seed, Device::flex()));
             assert_eq!(count(&model), Model::n_parameters(&config, &domain), "{kind:?}");

@@ -24,6 +24,7 @@ pub(crate) use kernel::Shape;
 pub(crate) use kernel::Workspace;
 use kernel::{Inputs, Saved};
 
+use super::score::PairScore;
 use super::{flex_tensor, values};
 
 /// The answers of a batch of queries: which objects are true, and how much each counts.
@@ -48,7 +49,7 @@ impl BatchAnswers {
     }
 }
 
-/// What is normalised over all objects: the logits z_k = context_k · objects + bias of each
+/// What is normalised over all objects: the logits z_k = score(context_k, objects) + bias of each
 /// component, mixed with weights π.
 #[derive(Debug, Clone)]
 pub(crate) struct Normalised {
@@ -60,12 +61,13 @@ pub(crate) struct Normalised {
     pub(crate) objects: Tensor<2>,
     /// `[E]`.
     pub(crate) bias: Option<Tensor<1>>,
+    pub(crate) score: PairScore,
 }
 
 /// −Σ y·log P over the answers of a batch, `[1]`.
 ///
 /// Fused on the CPU in f32, plain tensor operations on every other device.
-/// `smoothing` is for one component only.
+/// `smoothing` is for one component and the dot product only.
 pub(crate) fn cross_entropy(
     input: Normalised,
     answers: Arc<BatchAnswers>,
@@ -75,6 +77,7 @@ pub(crate) fn cross_entropy(
     match input.context.device().without_autodiff().as_dispatch() {
         DispatchDevice::Flex(_) if input.context.dtype() == DType::F32 => {
             let call = Call {
+                score: input.score,
                 answers,
                 smoothing,
                 has_bias: input.bias.is_some(),
@@ -98,7 +101,7 @@ pub(crate) fn cross_entropy(
 fn reference(input: Normalised, answers: &BatchAnswers, smoothing: f32) -> Tensor<1> {
     /// Queries whose logits for all objects are in memory at once.
     const BLOCK: usize = 64;
-    let Normalised { context, log_prior, objects, bias } = input;
+    let Normalised { context, log_prior, objects, bias, score } = input;
     let device = context.device();
     let [queries, components] = log_prior.dims();
     let [entities, dim] = objects.dims();
@@ -112,7 +115,7 @@ fn reference(input: Normalised, answers: &BatchAnswers, smoothing: f32) -> Tenso
             continue;
         }
         let rows = context.clone().slice([start * components..end * components, 0..dim]);
-        let mut logits = rows.matmul(objects.clone().transpose());
+        let mut logits = score.reference(rows, objects.clone());
         if let Some(bias) = &bias {
             logits = logits + bias.clone().unsqueeze();
         }
@@ -147,6 +150,7 @@ fn reference(input: Normalised, answers: &BatchAnswers, smoothing: f32) -> Tenso
 /// What the operation takes besides tensors.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
+    score: PairScore,
     answers: Arc<BatchAnswers>,
     smoothing: f32,
     has_bias: bool,
@@ -157,6 +161,7 @@ impl Call {
     fn inputs<'a>(&'a self, tensors: &'a Slices, shape: Shape) -> Inputs<'a> {
         Inputs {
             shape,
+            score: self.score,
             context: &tensors.context,
             log_prior: &tensors.log_prior,
             objects: &tensors.objects,

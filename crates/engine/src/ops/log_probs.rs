@@ -1,6 +1,6 @@
 //! How likely is every object, for a block of queries?
 //!
-//! One product per block of queries; normalising and mixing follow while its rows are in cache.
+//! One tile per block of queries; normalising and mixing follow while its rows are in cache.
 //! Nothing is differentiated here: losses have their own operation.
 
 use burn::backend::{DispatchDevice, Flex};
@@ -9,7 +9,7 @@ use burn::tensor::{DType, Tensor, TensorData};
 use rayon::prelude::*;
 
 use super::cross_entropy::Normalised;
-use super::product::{Matrix, Onto, multiply};
+use super::product::{Matrix, Onto};
 use super::{simd, values};
 
 /// Log-probabilities of every object, `[B, E]`, row after row into `out`.
@@ -27,10 +27,10 @@ fn floats(data: TensorData) -> Vec<f32> {
 }
 
 fn reference(input: Normalised) -> Tensor<2> {
-    let Normalised { context, log_prior, objects, bias } = input;
+    let Normalised { context, log_prior, objects, bias, score } = input;
     let [queries, components] = log_prior.dims();
     let entities = objects.dims()[0];
-    let mut logits = context.matmul(objects.transpose());
+    let mut logits = score.reference(context, objects);
     if let Some(bias) = bias {
         logits = logits + bias.unsqueeze();
     }
@@ -41,7 +41,7 @@ fn reference(input: Normalised) -> Tensor<2> {
 }
 
 fn fused(input: Normalised, out: &mut Vec<f32>) {
-    /// Rows (queries × components) of one product, at most.
+    /// Rows (queries × components) of one tile, at most.
     const ROWS: usize = 128;
     /// Floats of one thread's logits, at most; fewer rows where objects are many.
     const FLOATS: usize = 16 * 1024 * 1024;
@@ -68,7 +68,7 @@ fn fused(input: Normalised, out: &mut Vec<f32>) {
                 onto = Onto::Add;
             }
             let context = Matrix::rows_of(context, dim);
-            multiply(logits, onto, context, Matrix::rows_of(&objects, dim).transposed());
+            input.score.logits(logits, onto, context, Matrix::rows_of(&objects, dim));
             for ((out, logits), log_prior) in out
                 .chunks_exact_mut(entities)
                 .zip(logits.chunks_exact(components * entities))
@@ -101,13 +101,15 @@ fn mix(out: &mut [f32], logits: &[f32], log_prior: &[f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::score::tests::ALL;
     use burn::tensor::{Device, Distribution};
 
     #[test]
     fn fused_equals_plain_tensor_operations_and_rows_sum_to_one() {
         let device = Device::flex();
-        for (queries, components, entities, has_bias) in
-            [(1, 1, 3, false), (200, 1, 50, true), (70, 4, 33, false), (3, 2, 2000, true)]
+        let sizes = [(1, 1, 3, false), (200, 1, 50, true), (70, 4, 33, false), (3, 2, 2000, true)];
+        for (score, (queries, components, entities, has_bias)) in
+            ALL.into_iter().flat_map(|score| sizes.map(|size| (score, size)))
         {
             let random =
                 |shape| Tensor::<2>::random(shape, Distribution::Normal(0.0, 3.0), &device);
@@ -116,6 +118,7 @@ mod tests {
                 log_prior: log_softmax(random([queries, components]), 1),
                 objects: random([entities, 8]),
                 bias: has_bias.then(|| random([1, entities]).reshape([entities])),
+                score,
             };
             let mut fused = Vec::new();
             log_probs(input.clone(), &mut fused);

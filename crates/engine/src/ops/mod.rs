@@ -9,11 +9,14 @@
 mod adam;
 mod channels;
 mod cross_entropy;
+mod distance;
 mod gather;
 mod grouped;
 mod log_probs;
 mod messages;
+mod pairwise;
 mod product;
+mod score;
 mod simd;
 
 pub(crate) use adam::{AdamStep, Moments, adam_step, norm};
@@ -21,10 +24,13 @@ pub(crate) use channels::{Statistics, Treatment, channel_statistics, treat_chann
 pub(crate) use cross_entropy::Shape;
 pub(crate) use cross_entropy::{BatchAnswers, Workspace};
 pub(crate) use cross_entropy::{Normalised, cross_entropy};
+pub(crate) use distance::Distance;
 pub(crate) use gather::gather_rows;
 pub(crate) use grouped::grouped_product;
 pub(crate) use log_probs::log_probs;
 pub(crate) use messages::{Compose, Message, Messages, sum_messages};
+pub(crate) use pairwise::pairwise_scores;
+pub(crate) use score::PairScore;
 pub(crate) use simd::{count_above, sum_of_exp};
 
 use std::borrow::Cow;

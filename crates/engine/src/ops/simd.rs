@@ -7,7 +7,7 @@
 use super::adam::AdamStep;
 
 /// Floats per step of every loop below: two AVX2 registers.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 
 /// Compiles `$body` for both instruction sets and gives the caller whichever the machine has.
 macro_rules! dispatched {
@@ -31,6 +31,7 @@ macro_rules! dispatched {
         }
     };
 }
+pub(super) use dispatched;
 
 dispatched!(
     /// The largest value of a row that is a number; −∞ if none is.
@@ -94,7 +95,7 @@ dispatched!(
 );
 
 #[inline(always)]
-fn multiply_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
+pub(super) fn multiply_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     // Without the instruction, mul_add is a call into the C library for every value.
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
@@ -154,7 +155,7 @@ fn ln<const FMA: bool>(x: f32) -> f32 {
 
 /// Adds the lanes pairwise, always in the same order.
 #[inline(always)]
-fn total(mut lanes: [f32; LANES]) -> f32 {
+pub(super) fn total(mut lanes: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
     while width > 0 {
         for i in 0..width {

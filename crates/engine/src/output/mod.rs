@@ -2,8 +2,11 @@
 //!
 //! Every output layer turns a query vector h into components: vectors f_k(h), each scored against
 //! all objects and normalised, and the weights π_k they are mixed with. A softmax is a single one.
+//! Losses against drawn objects are in `sampled`, that against all of them is an operation.
 
 mod mixture;
+mod negatives;
+mod sampled;
 
 use burn::module::Module;
 use burn::tensor::Tensor;
@@ -11,6 +14,8 @@ use burn::tensor::Tensor;
 use crate::config::{Config, OutputKind};
 use crate::random::{Noise, Weights};
 use mixture::{Mixture, MixtureConfig};
+pub(crate) use negatives::Negatives;
+pub(crate) use sampled::{Sampled, margin_loss, sampled_softmax};
 
 /// What is scored against the objects, and how it is mixed.
 #[derive(Debug)]
@@ -36,7 +41,8 @@ pub(crate) struct Softmax {}
 impl Output {
     pub(crate) fn new(config: &Config, weights: &mut Weights) -> Self {
         match config.output {
-            OutputKind::Softmax => Self::Softmax(Softmax {}),
+            // The margin is of the loss; when asked, scores become a softmax all the same.
+            OutputKind::Softmax | OutputKind::Margin => Self::Softmax(Softmax {}),
             OutputKind::Mixture => {
                 let config = MixtureConfig {
                     dim: config.dim,

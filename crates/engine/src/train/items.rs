@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 
-use fullrank_graph::{Graph, Split};
+use fullrank_graph::{EntityId, Graph, Query, RelationId, Split};
 
 use crate::config::{AnswerWeight, Config};
 use crate::encoder::Queries;
 use crate::error::Error;
 use crate::model::Batch;
 use crate::ops::BatchAnswers;
+use crate::output::Negatives;
 
 /// The training items of a graph.
 #[derive(Debug)]
@@ -77,6 +78,23 @@ impl ItemList {
             }
         }
         let queries = Queries { subjects: subjects.into(), relations: relations.into() };
-        Batch { queries, answers: Arc::new(answers) }
+        Batch { queries, answers: Arc::new(answers), negatives: None }
     }
+}
+
+/// What a batch's answers are compared with, if it is not all entities.
+pub(super) fn draw_negatives(
+    graph: &Graph,
+    queries: &Queries,
+    config: &Config,
+    update: u64,
+) -> Option<Negatives> {
+    let known = |(subject, relation): (&u32, &u32)| {
+        let query = Query { subject: EntityId(*subject), relation: RelationId(*relation) };
+        let number = graph.answers().find(query).expect("an item has answers");
+        let answers = graph.answers().in_split(number, Split::Train);
+        answers.iter().map(|object| object.0).collect()
+    };
+    let known = queries.subjects.iter().zip(queries.relations.iter()).map(known);
+    Negatives::draw(config, graph.entities().len(), update, known)
 }

@@ -3,6 +3,7 @@ use std::path::Path;
 use super::*;
 use crate::RawConfig;
 use crate::evaluate::tests::graph;
+use crate::output::Negatives;
 use crate::parameters::tensors;
 
 /// A small graph with something to learn: neighbours on two rings.
@@ -188,7 +189,10 @@ fn a_training_stopped_anywhere_and_resumed_ends_with_the_same_bits() {
     );
     let compgcn = format!("{SMALL}encoder = \"compgcn\"\nmessage_layers = 2\n");
     let rgcn = format!("{SMALL}encoder = \"rgcn\"\n");
-    for text in [&mixture, &other, &compgcn, &rgcn] {
+    let sampled = format!(
+        "{SMALL}encoder = \"rotate\"\noutput = \"margin\"\nnegatives = 6\nadversarial = 1\nbias = true\n"
+    );
+    for text in [&mixture, &other, &compgcn, &rgcn, &sampled] {
         let whole = tempfile::tempdir().unwrap();
         run(whole.path(), text, None).0.unwrap();
         for stop_at in [1, 5, 8, 13] {
@@ -215,9 +219,15 @@ fn weights_on(threads: usize, text: &str) -> Vec<u8> {
 
 #[test]
 fn the_same_seed_gives_the_same_run_at_any_number_of_threads() {
-    let text = format!("{SMALL}output = \"mixture\"\ncomponents = 2\n");
-    let one = weights_on(1, &text);
-    assert!(weights_on(2, &text) == one && weights_on(5, &text) == one);
+    for text in [
+        "output = \"mixture\"\ncomponents = 2",
+        "score = \"cosine\"\nnegatives = 7",
+        "encoder = \"transe\"\noutput = \"margin\"\nnegatives = 7",
+    ] {
+        let text = format!("{SMALL}{text}\n");
+        let one = weights_on(1, &text);
+        assert!(weights_on(2, &text) == one && weights_on(5, &text) == one, "{text}");
+    }
 }
 
 #[test]
@@ -231,6 +241,43 @@ fn every_encoder_repeats_at_any_number_of_threads_and_after_a_stop() {
         run(parts.path(), &text, None).0.unwrap();
         assert!(weights(parts.path()) == whole, "{encoder}");
     }
+}
+
+/// A loss of one batch, with the negatives that its config asks for.
+fn loss_of(text: &str, numbers: &[u32]) -> f32 {
+    let (graph, config) = (rings(), config(&format!("dim = 8\ndropout = 0\n{text}")));
+    let model = new_model(&config, &graph, Weights::new(config.seed, device().autodiff()));
+    let mut batch = ItemList::of(&graph, &config).unwrap().batch(&graph, numbers);
+    batch.negatives = draw_negatives(&graph, &batch.queries, &config, 0);
+    let workspace = Arc::new(Mutex::new(Workspace::new(0)));
+    model.loss(&batch, &config, &Noise::new(0, 0), &workspace).total.into_scalar()
+}
+
+#[test]
+fn a_sampled_softmax_with_all_entities_is_the_full_one() {
+    let numbers: Vec<u32> = (0..30).collect();
+    for score in ["dot", "cosine", "l1", "l2", "modulus"] {
+        let text = format!("score = \"{score}\"\nbias = true");
+        let full = loss_of(&text, &numbers);
+        // More than the twenty there are.
+        let sampled = loss_of(&format!("{text}\nnegatives = 25"), &numbers);
+        assert!((full - sampled).abs() < 2e-6 * full, "{score}: {full} {sampled}");
+        let few = loss_of(&format!("{text}\nnegatives = 10"), &numbers);
+        // An estimate: at the start all scores are much the same.
+        assert!(few != full && (few - full).abs() < 0.1 * full, "{score}: {full} {few}");
+    }
+}
+
+#[test]
+fn other_training_answers_of_a_query_are_no_negatives() {
+    let graph = graph(["a r b; a r c; d r d", "a r d", ""]);
+    let config = config("answers_per_item = 1\nnegatives = 4");
+    let items = ItemList::of(&graph, &config).unwrap();
+    let batch = items.batch(&graph, &[0]);
+    let negatives = draw_negatives(&graph, &batch.queries, &config, 0).unwrap();
+    let expected = Negatives::draw(&config, 4, 0, [vec![1, 2]].into_iter()).unwrap();
+    // d is an answer too, but of validation, which training must not know.
+    assert_eq!(negatives, expected);
 }
 
 #[test]

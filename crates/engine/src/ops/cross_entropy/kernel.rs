@@ -5,7 +5,7 @@
 //! A chunk has its own buffers, and chunks are added up in order, so that the bits of the result
 //! do not depend on the number of threads.
 //!
-//! For a query with answer weights y_o and z_k = f_k(h)·Eᵀ:
+//! For a query with answer weights y_o and z_k the scores of f_k(h) and all objects:
 //! - L_k = log Σ_o exp z_{k,o}, from running maxima and sums over the tiles;
 //! - at the answers only: log P(o) = log Σ_k exp(log π_k + z_{k,o} − L_k), the responsibilities
 //!   γ_{k,o} (the terms of that sum over the sum), Γ_k = Σ_o y_o γ_{k,o};
@@ -22,7 +22,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::BatchAnswers;
-use crate::ops::product::{Matrix, Onto, multiply};
+use crate::ops::product::{Matrix, Onto};
+use crate::ops::score::{PairScore, Side};
 use crate::ops::simd;
 use answers::{AnswersByTile, mix_answers};
 
@@ -82,6 +83,7 @@ impl Shape {
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
     pub(crate) shape: Shape,
+    pub(crate) score: PairScore,
     /// f_k(h), `[B·K, D]`.
     pub(crate) context: &'a [f32],
     /// log π, `[B, K]`.
@@ -91,7 +93,8 @@ pub(crate) struct Inputs<'a> {
     /// `[E]`, added to every logit of its object.
     pub(crate) bias: Option<&'a [f32]>,
     pub(crate) answers: &'a BatchAnswers,
-    /// Share of the answers' weight spread over all objects; for one component only.
+    /// Share of the answers' weight spread over all objects; for one component and the dot
+    /// product only.
     pub(crate) smoothing: f32,
 }
 
@@ -166,6 +169,7 @@ struct Tile {
 pub(crate) fn forward(inputs: &Inputs, workspace: &mut Workspace) -> (f64, Saved) {
     let shape = inputs.shape;
     assert!(inputs.smoothing == 0.0 || shape.components == 1, "smoothing of a mixture");
+    assert!(inputs.smoothing == 0.0 || inputs.score == PairScore::Dot, "smoothing of distances");
     workspace.pass += 1;
     workspace.chunks.resize_with(shape.n_chunks(), Chunk::default);
     let kept_floats = workspace.kept_bytes / size_of::<f32>() / shape.n_chunks();
@@ -307,7 +311,7 @@ fn make_logits(inputs: &Inputs, tile: &Tile, logits: &mut [f32]) {
     };
     let context = rows_of(inputs.context, &tile.rows, dim);
     let objects = rows_of(inputs.objects, &tile.objects, dim);
-    multiply(logits, onto, context, objects.transposed());
+    inputs.score.logits(logits, onto, context, objects);
 }
 
 fn normaliser(chunks: &[Chunk], row: usize) -> f32 {
@@ -361,19 +365,18 @@ impl ChunkBackward<'_> {
                     simd::add(&mut grad_bias[within..][..width], row);
                 }
             }
-            let grad_logits = Matrix::rows_of(grad_logits, width);
-            let onto = if t == 0 { Onto::Replace } else { Onto::Add };
-            let out = &mut grad_context[tile.rows.start * shape.dim..tile.rows.end * shape.dim];
-            multiply(
-                out,
-                onto,
-                grad_logits,
-                rows_of(self.inputs.objects, &tile.objects, shape.dim),
-            );
-            let onto = if tile.rows.start == 0 { Onto::Replace } else { Onto::Add };
-            let out = &mut grad_objects[within * shape.dim..][..width * shape.dim];
-            let context = rows_of(self.inputs.context, &tile.rows, shape.dim);
-            multiply(out, onto, grad_logits.transposed(), context);
+            let dim = shape.dim;
+            let context = Side {
+                vectors: rows_of(self.inputs.context, &tile.rows, dim),
+                grad: &mut grad_context[tile.rows.start * dim..tile.rows.end * dim],
+                onto: if t == 0 { Onto::Replace } else { Onto::Add },
+            };
+            let objects = Side {
+                vectors: rows_of(self.inputs.objects, &tile.objects, dim),
+                grad: &mut grad_objects[within * dim..][..width * dim],
+                onto: if tile.rows.start == 0 { Onto::Replace } else { Onto::Add },
+            };
+            self.inputs.score.pull_back(grad_logits, context, objects);
         });
     }
 

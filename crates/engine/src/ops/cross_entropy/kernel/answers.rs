@@ -1,6 +1,6 @@
 //! What do the answers of a batch add to loss and gradients?
 //!
-//! They are few, so their logits are single dot products; the objects of all others are met in
+//! They are few, so their logits are made pair by pair; the objects of all others are met in
 //! tiles only.
 
 use rayon::prelude::*;
@@ -23,7 +23,7 @@ pub(super) fn mix_answers(inputs: &Inputs, normaliser: &[f32]) -> (f64, Vec<f32>
             let bias = inputs.bias.map_or(0.0, |bias| bias[object]);
             for (k, pull) in pull.iter_mut().enumerate() {
                 let row = query * components + k;
-                let logit = simd::dot(&inputs.context[row * dim..][..dim], vector) + bias;
+                let logit = inputs.score.pair(&inputs.context[row * dim..][..dim], vector) + bias;
                 *pull = inputs.log_prior[row] + (logit - normaliser[row]);
             }
             let top = pull.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -56,7 +56,8 @@ pub(super) fn mix_answers(inputs: &Inputs, normaliser: &[f32]) -> (f64, Vec<f32>
 
 /// What the loss grows by, per unit of smoothing: Σ_o y_o z_o − W·mean(z), where W = Σ_o y_o.
 ///
-/// Smoothing moves weight from the answers to all objects alike, so their mean vector is enough.
+/// Smoothing moves weight from the answers to all objects alike, so their mean vector is enough:
+/// the mean of dot products is that with the mean. Of distances it is not.
 fn smoothing_loss(
     inputs: &Inputs,
     normaliser: &[f32],

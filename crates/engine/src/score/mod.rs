@@ -1,0 +1,124 @@
+//! What number does a pair of query vector and object vector get?
+//!
+//! | | score of h and e |
+//! |---|---|
+//! | `dot` | h·e |
+//! | `cosine` | a · h·e / (‖h‖ ‖e‖), with a learned scale a |
+//! | `l1` | −Σ \|h − e\| |
+//! | `l2` | −√Σ (h − e)² |
+//! | `modulus` | −Σ \|h − e\| over complex numbers, real parts in the left half (Sun et al. 2019) |
+//!
+//! The cosine is a dot product of vectors made for it, here; the others are computed in tiles by
+//! `ops`. What is made of scores is the business of the output layer.
+
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
+
+use crate::config::{Config, choices};
+use crate::ops::{Distance, PairScore};
+use crate::random::Weights;
+
+choices! {
+    /// What a query vector and an object vector score.
+    ScoreKind {
+        /// Their dot product.
+        Dot = "dot",
+        /// Their cosine, times a learned scale.
+        Cosine = "cosine",
+        /// Minus their L1 distance.
+        L1 = "l1",
+        /// Minus their Euclidean distance.
+        L2 = "l2",
+        /// Minus the sum of the moduli of their differences as complex numbers.
+        Modulus = "modulus",
+    }
+}
+
+impl ScoreKind {
+    /// Whether it is a distance, which is not linear in the object.
+    pub fn is_distance(self) -> bool {
+        !matches!(self, Self::Dot | Self::Cosine)
+    }
+
+    /// Whether `dim` is split in two halves and must be even.
+    pub fn halves(self) -> bool {
+        self == Self::Modulus
+    }
+
+    /// What is computed of the vectors that [`Score`] gives.
+    pub(crate) fn of_pairs(self) -> PairScore {
+        match self {
+            Self::Dot | Self::Cosine => PairScore::Dot,
+            Self::L1 => PairScore::Minus(Distance::L1),
+            Self::L2 => PairScore::Minus(Distance::L2),
+            Self::Modulus => PairScore::Minus(Distance::Modulus),
+        }
+    }
+
+    /// Learned numbers.
+    pub(crate) fn n_parameters(self) -> usize {
+        usize::from(self == Self::Cosine)
+    }
+}
+
+/// A score of any kind.
+#[derive(Module, Debug)]
+pub(crate) struct Score {
+    /// log a of the cosine, `[1]`: positive whatever is learned.
+    log_scale: Option<Param<Tensor<1>>>,
+}
+
+impl Score {
+    /// a at the start. Cosines of unrelated vectors are about 0 and those of a perfect answer 1;
+    /// with e^10 the answer is as likely as 22,000 others together.
+    const SCALE: f64 = 10.0;
+
+    pub(crate) fn new(config: &Config, weights: &Weights) -> Self {
+        let log_scale = || Param::from_tensor(Tensor::full([1], Self::SCALE.ln(), &weights.device));
+        Self { log_scale: (config.score() == ScoreKind::Cosine).then(log_scale) }
+    }
+
+    /// Query vectors as the tiles take them, `[…, D]`.
+    pub(crate) fn queries(&self, vectors: Tensor<2>) -> Tensor<2> {
+        match &self.log_scale {
+            Some(log_scale) => of_length_one(vectors) * log_scale.val().exp().unsqueeze(),
+            None => vectors,
+        }
+    }
+
+    /// Object vectors as the tiles take them, `[…, D]`.
+    pub(crate) fn objects(&self, vectors: Tensor<2>) -> Tensor<2> {
+        if self.log_scale.is_some() { of_length_one(vectors) } else { vectors }
+    }
+}
+
+/// Rows divided by their lengths; rows of zeros stay.
+fn of_length_one(rows: Tensor<2>) -> Tensor<2> {
+    /// Under the root, whose slope at zero is infinite.
+    const FLOOR: f64 = 1e-20;
+    let lengths = rows.clone().square().sum_dim(1).add_scalar(FLOOR).sqrt();
+    rows / lengths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::pairwise_scores;
+    use burn::tensor::Device;
+
+    #[test]
+    fn a_cosine_is_that_of_the_angle_whatever_the_lengths() {
+        let config = Config { score: Some(ScoreKind::Cosine), ..Config::default() };
+        let device = Device::flex();
+        let score = Score::new(&config, &Weights::zeros(device.clone()));
+        let rows = |values: [[f32; 2]; 3]| Tensor::<2>::from_floats(values, &device);
+        let queries = score.queries(rows([[3.0, 0.0], [1e-4, 1e-4], [0.0, 0.0]]));
+        let objects = score.objects(rows([[0.5, 0.0], [0.0, 7.0], [-2.0, -2.0]]));
+        let found = pairwise_scores(ScoreKind::Cosine.of_pairs(), queries, objects);
+        let diagonal = 0.5_f32.sqrt();
+        let expected = [1.0, 0.0, -diagonal, diagonal, diagonal, -1.0, 0.0, 0.0, 0.0];
+        for (found, cosine) in found.into_data().iter::<f32>().zip(expected) {
+            assert!((found - 10.0 * cosine).abs() < 1e-5, "{found} {cosine}");
+        }
+    }
+}
