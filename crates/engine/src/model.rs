@@ -12,8 +12,10 @@ use fullrank_graph::Query;
 use crate::config::Config;
 use crate::encoder::{Domain, Encoded, Encoder, EncoderConfig, Pass, Queries};
 use crate::evaluate::Scorer;
-use crate::ops::{BatchAnswers, Normalised, Workspace, cross_entropy, gather_rows, log_probs};
-use crate::output::{Output, mean_entropy};
+use crate::ops::{
+    BatchAnswers, Normalised, Workspace, binary_cross_entropy, cross_entropy, gather_rows, log_probs,
+};
+use crate::output::{Meaning, Output, mean_entropy};
 use crate::random::{Noise, Weights};
 
 /// A model of any kind.
@@ -22,6 +24,8 @@ pub(crate) struct Model {
     pub(crate) encoder: Encoder,
     bias: Option<Param<Tensor<1>>>,
     output: Output,
+    #[module(skip)]
+    meaning: Meaning,
 }
 
 /// One batch: queries and their weighted answers.
@@ -36,7 +40,7 @@ pub(crate) struct Batch {
 pub(crate) struct Loss {
     /// What is minimised, `[1]`.
     pub(crate) total: Tensor<1>,
-    /// Cross-entropy of all answers, not divided by anything, `[1]`.
+    /// Cross-entropy of all answers, or of all objects each for itself, not divided by anything, `[1]`.
     pub(crate) cross_entropy: Tensor<1>,
 }
 
@@ -48,7 +52,7 @@ impl Model {
         let output = Output::new(settings, &mut weights);
         let bias = || Param::from_tensor(Tensor::zeros([domain.entities], &weights.device));
         let bias = settings.bias.then(bias);
-        Self { encoder, bias, output }
+        Self { encoder, bias, output, meaning: settings.output.meaning() }
     }
 
     /// Learned numbers of such a model, without building it.
@@ -79,7 +83,10 @@ impl Model {
         let input = self.normalised(query, &pass);
         let log_prior = input.log_prior.clone();
         let answers = Arc::clone(&batch.answers);
-        let cross_entropy = cross_entropy(input, answers, config.smoothing as f32, workspace);
+        let cross_entropy = match self.meaning {
+            Meaning::Share => cross_entropy(input, answers, config.smoothing as f32, workspace),
+            Meaning::Holds => binary_cross_entropy(input, answers, workspace),
+        };
         let mut total = cross_entropy.clone().div_scalar(n_queries);
         if log_prior.dims()[1] > 1 && config.entropy_weight > 0.0 {
             total = total - mean_entropy(log_prior).mul_scalar(config.entropy_weight);
@@ -173,6 +180,10 @@ impl Scorer for Scoring {
             subjects: queries.iter().map(|query| query.subject.0).collect(),
             relations: queries.iter().map(|query| query.relation.0).collect(),
         };
-        log_probs(self.normalised(&queries), rows);
+        log_probs(self.normalised(&queries), self.model.meaning, rows);
+    }
+
+    fn meaning(&self) -> Meaning {
+        self.model.meaning
     }
 }

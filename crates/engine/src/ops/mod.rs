@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "SIMD chosen at run time, and gemm's face of pointers")]
 
 mod adam;
+mod binary_cross_entropy;
 mod cross_entropy;
 mod gather;
 mod grouped;
@@ -15,6 +16,7 @@ mod product;
 mod simd;
 
 pub(crate) use adam::{AdamStep, Moments, adam_step, norm};
+pub(crate) use binary_cross_entropy::binary_cross_entropy;
 pub(crate) use cross_entropy::Shape;
 pub(crate) use cross_entropy::{BatchAnswers, Workspace};
 pub(crate) use cross_entropy::{Normalised, cross_entropy};

@@ -146,7 +146,13 @@ fn penalties_equal_their_formulas() {
 #[test]
 fn training_learns_and_keeps_the_best_epoch() {
     let text = "dim = 16\nbatch = 16\nepochs = 12\nlearning_rate = 0.05\npatience = 3\ndropout = 0";
-    for output in ["", "output = \"mixture\"\ncomponents = 2"] {
+    let outputs = [
+        "",
+        "output = \"mixture\"\ncomponents = 2",
+        "output = \"sigmoid\"",
+        "output = \"mixture-of-sigmoids\"\ncomponents = 2",
+    ];
+    for output in outputs {
         let folder = tempfile::tempdir().unwrap();
         let (trained, records) = run(folder.path(), &format!("{text}\n{output}"), None);
         let trained = trained.unwrap();
@@ -191,15 +197,35 @@ fn a_training_stopped_anywhere_and_resumed_ends_with_the_same_bits() {
 
 #[test]
 fn the_same_seed_gives_the_same_run_at_any_number_of_threads() {
-    let text = format!("{SMALL}output = \"mixture\"\ncomponents = 2\n");
-    let train_on = |threads: usize| {
+    for output in ["mixture", "mixture-of-sigmoids"] {
+        let text = format!("{SMALL}output = \"{output}\"\ncomponents = 2\n");
+        let train_on = |threads: usize| {
+            let folder = tempfile::tempdir().unwrap();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| run(folder.path(), &text, None).0.unwrap());
+            weights(folder.path())
+        };
+        let one = train_on(1);
+        assert!(train_on(2) == one && train_on(5) == one);
+    }
+}
+
+#[test]
+fn a_sigmoid_learns_to_rank_and_a_mixture_of_one_without_layers_is_the_same_model() {
+    let text = "dim = 16\nbatch = 16\nepochs = 20\nlearning_rate = 0.05\ndropout = 0";
+    let mixture = "output = \"mixture-of-sigmoids\"\ncomponents = 1\nlayers = 0";
+    let [plain, mixed] = ["output = \"sigmoid\"", mixture].map(|output| {
         let folder = tempfile::tempdir().unwrap();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run(folder.path(), &text, None).0.unwrap());
-        weights(folder.path())
-    };
-    let one = train_on(1);
-    assert!(train_on(2) == one && train_on(5) == one);
+        let (trained, records) = run(folder.path(), &format!("{text}\n{output}"), None);
+        trained.unwrap();
+        records.iter().map(|record| (record.loss, record.valid.unwrap())).collect::<Vec<_>>()
+    });
+    assert_eq!(plain, mixed);
+    let mrr = |valid: &Metrics| valid.realistic.mrr;
+    let (first, best) = (mrr(&plain[0].1), plain.iter().map(|x| mrr(&x.1)).fold(0.0, f64::max));
+    assert!(best > 0.8 && best > first + 0.2, "from {first} to {best}");
+    // Such probabilities are no distribution, which alone has a likelihood of answers.
+    assert_eq!((plain[0].1.nll, plain[0].1.nll_filtered), (None, None));
 }
 
 #[test]
