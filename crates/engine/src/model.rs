@@ -13,7 +13,8 @@ use crate::config::Config;
 use crate::encoder::{Domain, Encoded, Encoder, EncoderConfig, Pass, Queries};
 use crate::evaluate::Scorer;
 use crate::ops::{
-    BatchAnswers, Normalised, Workspace, binary_cross_entropy, cross_entropy, gather_rows, log_probs,
+    BatchAnswers, Normalised, Workspace, binary_cross_entropy, cross_entropy, gather_rows,
+    log_probs,
 };
 use crate::output::{Meaning, Output, mean_entropy};
 use crate::random::{Noise, Weights};

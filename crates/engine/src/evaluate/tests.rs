@@ -91,7 +91,7 @@ fn a_constant_model_gets_the_chance_value() {
     assert!((all.nll.unwrap() - 30_f64.ln()).abs() < 1e-5);
 }
 
-pub(crate) fn random_graph(entities: u32, relations: u32, triples: usize, seed: u64) -> Graph {
+fn random_graph(entities: u32, relations: u32, triples: usize, seed: u64) -> Graph {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let name = |prefix: &str, n: u32| {
         let mut names = Names::default();
@@ -312,4 +312,35 @@ fn a_perfect_model_is_calibrated_and_a_cold_one_is_not() {
     let fitted =
         fit_temperature(&graph, Split::Valid, &Fixed(n, score(40.0)), &mut |_, _| Signal::Continue);
     assert!((fitted.unwrap().unwrap() / 40.0 - 1.0).abs() < 0.05);
+}
+
+#[test]
+fn a_triple_that_is_as_likely_as_it_happens_is_calibrated() {
+    /// A tenth for every pair.
+    struct Tenth;
+    impl Scorer for Tenth {
+        fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
+            rows.clear();
+            rows.resize(queries.len() * 10, 0.1_f32.ln());
+        }
+        fn meaning(&self) -> Meaning {
+            Meaning::Holds
+        }
+    }
+    // Every entity is followed by the next: one of ten objects holds for each of the 20 queries.
+    let next: String = (0..10).map(|i| format!("e{i} r e{};", (i + 1) % 10)).collect();
+    let graph = graph([&next.replace(" r ", " s "), "", &next]);
+    let calibrate = |temperature| {
+        calibrate(&graph, Split::Test, &Tenth, temperature, &mut |_, _| Signal::Continue)
+    };
+    let found = calibrate(1.0).unwrap();
+    assert_eq!(found.nll_filtered, None);
+    assert!(found.pairs.ece < 1e-6 && found.pairs.bins.len() == 1);
+    let bin = found.pairs.bins[0];
+    assert_eq!((bin.count, bin.observed), (200.0, 0.1));
+    // The first object is taken for the top answer, which is right for e9 and for e1.
+    assert_eq!((found.top_answer.bins[0].count, found.top_answer.bins[0].observed), (20.0, 0.1));
+    assert!(matches!(calibrate(2.0), Err(Error::NoTemperature { .. })));
+    let fitted = fit_temperature(&graph, Split::Test, &Tenth, &mut |_, _| Signal::Continue);
+    assert_eq!(fitted.unwrap(), None);
 }

@@ -197,9 +197,7 @@ impl<C: CheckpointStrategy> BinaryCrossEntropyBackend for Autodiff<Flex, C> {
                 let grads = grads.expect("they were wanted");
                 prep.finish(State { shape: tensors.shape(), grads }, loss)
             }
-            OpsKind::UnTracked(prep) => {
-                prep.finish(tensors.binary_pass(&call, Wanted::Loss).0)
-            }
+            OpsKind::UnTracked(prep) => prep.finish(tensors.binary_pass(&call, Wanted::Loss).0),
         }
     }
 }

@@ -223,7 +223,7 @@ fn a_sigmoid_learns_to_rank_and_a_mixture_of_one_without_layers_is_the_same_mode
     assert_eq!(plain, mixed);
     let mrr = |valid: &Metrics| valid.realistic.mrr;
     let (first, best) = (mrr(&plain[0].1), plain.iter().map(|x| mrr(&x.1)).fold(0.0, f64::max));
-    assert!(best > 0.8 && best > first + 0.2, "from {first} to {best}");
+    assert!(best > 2.0 * first, "from {first} to {best}");
     // Such probabilities are no distribution, which alone has a likelihood of answers.
     assert_eq!((plain[0].1.nll, plain[0].1.nll_filtered), (None, None));
 }

@@ -266,9 +266,7 @@ impl Answer {
         let gammas = yes.iter().zip(&no).map(|(y, n)| ((y - log_yes).exp(), (n - log_no).exp()));
         let (grad_logits, grad_log_prior) = gammas
             .zip(logits)
-            .map(|((yes, no), z)| {
-                (yes * log_sigma(-z).exp() + no * log_sigma(*z).exp(), yes - no)
-            })
+            .map(|((yes, no), z)| (yes * log_sigma(-z).exp() + no * log_sigma(*z).exp(), yes - no))
             .unzip();
         Self { log_odds: log_yes - log_no, grad_logits, grad_log_prior }
     }

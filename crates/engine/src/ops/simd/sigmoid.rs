@@ -247,12 +247,13 @@ mod tests {
                 assert!((grad_log_prior[k] - expected).abs() < 1e-5, "{expected}");
                 for o in 0..n {
                     let (found, expected) = (grads[k * n + o], gamma(o) * sigma(k, o, 1.0));
-                    assert!((f64::from(found) - expected).abs() < 1e-6 * expected, "{expected}");
+                    // A logit of 25 is known to 2e-6, and so is its exponential.
+                    assert!((f64::from(found) - expected).abs() < 4e-6 * expected, "{expected}");
                 }
             }
             for (o, found) in out.iter().enumerate() {
                 let expected = mix(o, 1.0).ln();
-                assert!((f64::from(*found) - expected).abs() < 1e-6 * expected.abs(), "{expected}");
+                assert!((f64::from(*found) - expected).abs() < 4e-6 * expected.abs(), "{expected}");
             }
         }
     }
