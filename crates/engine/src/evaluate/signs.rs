@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn figures_equal_those_of_scikit_learn() {
         // The graph, the scores, with many ties, and the figures are those of benches/peer/signs.py,
-        // run with scikit-learn 1.7.
+        // run with scikit-learn 1.9.1.
         let line = |i: u32, object: u32| format!("{i} r {};", object % 30);
         let splits = [
             (0..30).map(|i| line(i, 7 * i + 1)).collect::<String>(),
