@@ -143,7 +143,7 @@ struct Part {
 
 pub(crate) fn run(arguments: &EvaluateArguments) -> anyhow::Result<()> {
     if let (TaskArgument::Signs, Some(option)) = (arguments.task, of_ranks(arguments)) {
-        wrong_usage(&format!("{option} is for ranks; expected it without --task signs"));
+        wrong_usage(format!("{option} is for ranks; expected it without --task signs"));
     }
     let run = open_run(&arguments.run)?;
     let stop = stop_flag()?;

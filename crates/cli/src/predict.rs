@@ -398,12 +398,7 @@ fn progress_bar(n: usize) -> ProgressBar {
     ProgressBar::new(n as u64).with_style(style)
 }
 
-fn prediction(
-    run: &Run,
-    query: Query,
-    answers: &[Answer],
-    options: &PredictOptions,
-) -> Prediction {
+fn prediction(run: &Run, query: Query, answers: &[Answer], options: &PredictOptions) -> Prediction {
     let graph = &run.graph;
     let is_candidate =
         |object: &&EntityId| options.among.as_ref().is_none_or(|among| among[object.0 as usize]);

@@ -332,7 +332,8 @@ impl<'a> Progress<'a> {
         let left = self.last.elapsed() * (self.epochs - record.epoch) as u32;
         self.last = Instant::now();
         let valid = record.valid.as_ref().map_or(String::new(), |valid| {
-            let nll = valid.nll_filtered.map_or(String::new(), |nll| format!("  NLL filtered {nll:.3}"));
+            let nll =
+                valid.nll_filtered.map_or(String::new(), |nll| format!("  NLL filtered {nll:.3}"));
             let mark = if record.best { " *" } else { "  " };
             format!("  valid MRR {:.4}{nll}{mark}", valid.realistic.mrr)
         });

@@ -129,7 +129,10 @@ fn a_sigmoid_says_that_its_probabilities_are_those_of_triples() {
     let page = fs::read_to_string(temp.path().join("run/report.html")).unwrap();
     assert!(page.contains("distmult with sigmoids") && page.contains("that of the triple to hold"));
     let text = printed(temp.path(), "evaluate run --calibration");
-    assert!(text.contains("calibration at temperature 1.000") && text.contains("queries"), "{text}");
+    assert!(
+        text.contains("calibration at temperature 1.000") && text.contains("queries"),
+        "{text}"
+    );
     assert!(!text.contains("NLL filtered 0"), "{text}");
 
     let names = fs::read_to_string(temp.path().join("graph/test.tsv")).unwrap();

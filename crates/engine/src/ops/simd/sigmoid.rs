@@ -223,8 +223,9 @@ mod tests {
 
     #[test]
     fn mixed_sigmoids_equal_their_formula_at_every_length() {
-        let log: Vec<f32> = [0.2_f32, 0.5, 0.3].iter().map(|x| x.ln()).collect();
-        let prior = Prior { log: &log, share: &[0.2, 0.5, 0.3] };
+        // Shares that sum to one without rounding.
+        let log = [0.25_f32, 0.5, 0.25].map(f32::ln);
+        let prior = Prior { log: &log, share: &[0.25, 0.5, 0.25] };
         for n in [1, 15, 16, 17, 50] {
             let rows: Vec<f32> = (0..3 * n).map(|i| (i as f32 * 0.7).sin() * 20.0 - 5.0).collect();
             let sigma = |k: usize, o: usize, sign: f64| {
