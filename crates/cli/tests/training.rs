@@ -92,7 +92,8 @@ fn every_encoder_trains_with_every_output_layer() {
 fn signs_are_told_by_any_output_layer() {
     let temp = with_graph();
     for output in ["sigmoid", "mixture-of-sigmoids", "softmax"] {
-        let arguments = format!("train graph {QUICK} --output {output} --out {output} --json");
+        let learning = "--dim 16 --batch 50 --epochs 15 --learning-rate 0.02";
+        let arguments = format!("train graph {learning} --output {output} --out {output} --json");
         let summary = json(temp.path(), &arguments);
         let has_nll = output == "softmax";
         for key in ["nll", "nll_filtered"] {
@@ -188,7 +189,7 @@ fn all_faults_of_the_settings_are_reported_at_once() {
         failure(temp.path(), "train graph --config my.toml --dim 0 --components 3 --out run", 2),
         "error: my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
          --dim: expected a whole number from 1 to 100000, found `0`\n\
-         --components: only means something with output = \"mixture\"\n\
+         --components: only means something with output = \"mixture\" or \"mixture-of-sigmoids\"\n\
          \n\
          `fullrank train --help` lists every setting.\n"
     );
