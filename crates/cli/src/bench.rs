@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand, ValueHint};
 use fullrank_engine::bench::StepBench;
+use fullrank_engine::config::{Choice, OutputKind};
 use fullrank_engine::evaluate::rank_answers;
 use fullrank_engine::{RawConfig, Run, Signal};
 use serde::Serialize;
@@ -60,9 +61,13 @@ pub(crate) struct StepArguments {
     #[arg(long, default_value_t = 1000)]
     batch: u32,
 
-    /// Components of the mixture; 0 is the plain softmax
+    /// Components of the mixture; 0 is the plain softmax or sigmoid
     #[arg(long, default_value_t = 4)]
     components: u32,
+
+    /// Sigmoids in the place of softmaxes
+    #[arg(long)]
+    sigmoids: bool,
 
     /// Layers of each component's projection
     #[arg(long, default_value_t = 2)]
@@ -158,8 +163,14 @@ fn step(arguments: &StepArguments) -> anyhow::Result<()> {
     if let Some(negatives) = arguments.negatives {
         raw.add_option("negatives", &negatives.to_string());
     }
-    if arguments.components > 0 {
-        raw.add_option("output", "mixture");
+    let output = match (arguments.components, arguments.sigmoids) {
+        (0, false) => OutputKind::Softmax,
+        (0, true) => OutputKind::Sigmoid,
+        (_, false) => OutputKind::Mixture,
+        (_, true) => OutputKind::MixtureOfSigmoids,
+    };
+    raw.add_option("output", output.name());
+    if output.is_mixture() {
         raw.add_option("components", &arguments.components.to_string());
         raw.add_option("layers", &arguments.layers.to_string());
     }

@@ -1,4 +1,6 @@
-//! Ranks the held-out answers of a run and shows how well it does.
+//! Ranks the held-out answers of a run, or classifies triples by it, and shows how well it does.
+
+mod signs;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -9,7 +11,7 @@ use fullrank_engine::evaluate::{
     AnswerRank, Breakdown, Calibration, Metrics, break_down, calibrate, fit_temperature, metrics,
     rank_answers, rank_candidates, without_unseen,
 };
-use fullrank_engine::{Error, Run, Signal};
+use fullrank_engine::{Error, Meaning, Run, Signal};
 use fullrank_graph::Split;
 use fullrank_graph::load::load_candidates;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -17,23 +19,26 @@ use serde::Serialize;
 
 use crate::Interrupted;
 use crate::open::open_run;
-use crate::output::{count, say, show, show_json, table};
+use crate::output::{count, say, show, show_json, table, wrong_usage};
 use crate::stop::{signal, stop_flag};
 use crate::train::{METRICS_HEADER, metrics_row};
+use signs::{signs, signs_text};
 
 /// Rank the held-out answers of a run
 ///
 /// Every triple of the split is asked in both directions; other known answers do not compete.
 /// Ties count half. NLL is the mean of −log P of the answers; filtered, with the query's training
-/// answers taken out of the distribution.
+/// answers taken out of the distribution; a sigmoid has no distribution over the objects, and no NLL.
+/// With --task signs, every pair of a query and an object is told to hold or not.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fullrank evaluate runs/first
   fullrank evaluate runs/first --split valid --by class
   fullrank evaluate runs/first --calibration --json
+  fullrank evaluate runs/sigmoid --task signs
 
 What a probability means: the share of this object among the answers of the query. Fifty true
-answers get about .02 each.")]
+answers get about .02 each. Of a sigmoid: the probability that the triple holds.")]
 pub(crate) struct EvaluateArguments {
     /// A run folder
     #[arg(value_hint = ValueHint::DirPath)]
@@ -42,6 +47,11 @@ pub(crate) struct EvaluateArguments {
     /// Which triples to rank
     #[arg(long, default_value = "test")]
     split: SplitArgument,
+
+    /// Rank answers, or tell which triples hold: AUROC, average precision, and F1 at the threshold that
+    /// is best on validation
+    #[arg(long, default_value = "ranks")]
+    task: TaskArgument,
 
     /// Break the result down
     #[arg(long)]
@@ -81,6 +91,12 @@ impl From<SplitArgument> for Split {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
+enum TaskArgument {
+    Ranks,
+    Signs,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
 enum BreakdownArgument {
     Direction,
     Relation,
@@ -103,6 +119,7 @@ impl From<BreakdownArgument> for Breakdown {
 struct Report {
     run: PathBuf,
     split: String,
+    meaning: Meaning,
     #[serde(flatten)]
     metrics: Metrics,
     /// Without triples that speak of what training does not.
@@ -125,14 +142,35 @@ struct Part {
 }
 
 pub(crate) fn run(arguments: &EvaluateArguments) -> anyhow::Result<()> {
+    if let (TaskArgument::Signs, Some(option)) = (arguments.task, of_ranks(arguments)) {
+        wrong_usage(format!("{option} is for ranks; expected it without --task signs"));
+    }
     let run = open_run(&arguments.run)?;
     let stop = stop_flag()?;
-    let report =
-        evaluate(arguments, &run, &stop).map_err(|error| match error.downcast_ref::<Error>() {
-            Some(Error::Interrupted) => Interrupted.into(),
-            _ => error,
-        })?;
-    if arguments.json { show_json(&report) } else { show(&text(&report)) }
+    let interrupted = |error: anyhow::Error| match error.downcast_ref::<Error>() {
+        Some(Error::Interrupted) => Interrupted.into(),
+        _ => error,
+    };
+    match arguments.task {
+        TaskArgument::Ranks => {
+            let report = evaluate(arguments, &run, &stop).map_err(interrupted)?;
+            if arguments.json { show_json(&report) } else { show(&text(&report)) }
+        }
+        TaskArgument::Signs => {
+            let report = signs(arguments, &run, &stop).map_err(interrupted)?;
+            if arguments.json { show_json(&report) } else { show(&signs_text(&report)) }
+        }
+    }
+}
+
+/// An option given that only means something for ranks.
+fn of_ranks(arguments: &EvaluateArguments) -> Option<&'static str> {
+    let given = [
+        ("--by", arguments.by.is_some()),
+        ("--calibration", arguments.calibration),
+        ("--candidates", arguments.candidates.is_some()),
+    ];
+    given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
 }
 
 fn evaluate(arguments: &EvaluateArguments, run: &Run, stop: &AtomicBool) -> anyhow::Result<Report> {
@@ -156,6 +194,7 @@ fn evaluate(arguments: &EvaluateArguments, run: &Run, stop: &AtomicBool) -> anyh
     Ok(Report {
         run: arguments.run.clone(),
         split: split.to_string(),
+        meaning: run.config.output.meaning(),
         metrics: all,
         without_unseen: metrics(seen),
         parameters: run.parameters,
@@ -203,6 +242,7 @@ fn calibration(run: &Run, split: Split, stop: &AtomicBool) -> anyhow::Result<Vec
     };
     match fitted {
         Some(fitted) => all.push(calibrate(&run.graph, split, run, fitted, &mut progress)?),
+        None if run.config.output.meaning() == Meaning::Holds => {}
         None => say("note: there are too few valid triples to fit a temperature on"),
     }
     bar.finish_and_clear();
@@ -250,12 +290,16 @@ fn text(report: &Report) -> String {
         text.push_str(&format!("\n{}", table(METRICS_HEADER, rows)));
     }
     for calibration in report.calibration.iter().flatten() {
-        text.push_str(&calibration_text(calibration));
+        text.push_str(&calibration_text(calibration, report.meaning));
     }
     text
 }
 
-fn calibration_text(calibration: &Calibration) -> String {
+fn calibration_text(calibration: &Calibration, meaning: Meaning) -> String {
+    let counted = match meaning {
+        Meaning::Share => "triples",
+        Meaning::Holds => "queries",
+    };
     let reliability = &calibration.top_answer;
     let rows = reliability.bins.iter().map(|bin| {
         vec![
@@ -267,11 +311,11 @@ fn calibration_text(calibration: &Calibration) -> String {
     });
     format!(
         "\ncalibration at temperature {:.3}: expected error {:.4} for the top answer, {:.4} for \
-         all pairs; NLL filtered {:.3}\n{}",
+         all pairs{}\n{}",
         calibration.temperature,
         reliability.ece,
         calibration.pairs.ece,
-        calibration.nll_filtered,
-        table(&["", "top answer's probability", "came true", "triples"], rows),
+        calibration.nll_filtered.map_or(String::new(), |nll| format!("; NLL filtered {nll:.3}")),
+        table(&["", "top answer's probability", "came true", counted], rows),
     )
 }

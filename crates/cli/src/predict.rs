@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args, ValueHint};
 use fullrank_engine::predict::{
     Answer, Known, PredictOptions, TripleScore, known_answers, predict, score_triples,
 };
-use fullrank_engine::{Run, Signal};
+use fullrank_engine::{Meaning, Run, Signal};
 use fullrank_graph::load::{Row, is_header, load_rows};
 use fullrank_graph::{EntityId, Graph, Query, RelationId, Split, Triple};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,6 +30,7 @@ use crate::stop::{signal, stop_flag};
 ///
 /// What a probability means: the share of this entity among the answers of the query, known facts
 /// left out. Fifty true answers get about .02 each. With --known it is the share among all answers.
+/// Of a model with sigmoids it is the probability that the triple holds, whatever else does.
 /// --among and --answers-of choose what is shown; they do not change the probabilities. If a
 /// temperature was fitted on validation at the end of training, it is used.
 #[derive(Args, Debug)]
@@ -92,7 +93,7 @@ pub(crate) struct PredictArguments {
     #[arg(long, value_name = "RELATION", conflicts_with = "among")]
     answers_of: Option<String>,
 
-    /// Divide log-probabilities by this [default: what was fitted on validation, or 1]
+    /// Divide log-probabilities by this [default: what was fitted on validation, or 1]; not for sigmoids
     #[arg(long, value_name = "T", value_parser = temperature)]
     temperature: Option<f64>,
 
@@ -135,6 +136,7 @@ struct Prediction {
     answers: Vec<AnswerNames>,
     known_left_out: usize,
     temperature: f64,
+    meaning: Meaning,
 }
 
 /// What is asked for is not there.
@@ -357,7 +359,7 @@ fn answer(
         for (places, queries) in places.chunks(BLOCK).zip(queries.chunks(BLOCK)) {
             let answers = predict(graph, run, queries, &options)?;
             for ((place, query), answers) in places.iter().zip(queries).zip(answers) {
-                predictions.push((*place, prediction(graph, *query, &answers, &options)));
+                predictions.push((*place, prediction(run, *query, &answers, &options)));
             }
             pass(&bar, places.len(), &stop)?;
         }
@@ -396,12 +398,8 @@ fn progress_bar(n: usize) -> ProgressBar {
     ProgressBar::new(n as u64).with_style(style)
 }
 
-fn prediction(
-    graph: &Graph,
-    query: Query,
-    answers: &[Answer],
-    options: &PredictOptions,
-) -> Prediction {
+fn prediction(run: &Run, query: Query, answers: &[Answer], options: &PredictOptions) -> Prediction {
+    let graph = &run.graph;
     let is_candidate =
         |object: &&EntityId| options.among.as_ref().is_none_or(|among| among[object.0 as usize]);
     let known = match options.known {
@@ -419,6 +417,7 @@ fn prediction(
         answers: answers.iter().map(answer).collect(),
         known_left_out: known,
         temperature: options.temperature,
+        meaning: run.config.output.meaning(),
     }
 }
 
@@ -488,6 +487,16 @@ fn triples_text(scored: &[ScoredTriple]) -> String {
 
 /// What the numbers mean.
 fn foot(arguments: &PredictArguments, run: &Run) -> String {
+    if run.config.output.meaning() == Meaning::Holds {
+        let rank = match arguments.triples {
+            Some(_) => " Rank is its place among all objects that are no other known answers.",
+            None => "",
+        };
+        return format!(
+            "A probability is that of the triple to hold, whatever else does; they need not sum to \
+             one.{rank}\n"
+        );
+    }
     let share = if arguments.triples.is_some() {
         "A probability is the share of this object among the answers to (subject, relation, ?), other \
          known answers\nleft out; rank is its place there."

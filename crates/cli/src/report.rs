@@ -7,7 +7,7 @@ mod page;
 use fullrank_engine::config::Choice;
 use fullrank_engine::evaluate::{AnswerRank, Breakdown, Calibration, Metrics, break_down, metrics};
 use fullrank_engine::predict::{Answer, Known, PredictOptions, predict};
-use fullrank_engine::{EpochRecord, Run};
+use fullrank_engine::{EpochRecord, Meaning, Run};
 use fullrank_graph::bounds::Bounds;
 use fullrank_graph::statistics::both_degrees;
 use fullrank_graph::{Graph, Query, Split, Triple};
@@ -15,7 +15,7 @@ use fullrank_graph::{Graph, Query, Split, Triple};
 use crate::advise::advised_output;
 use crate::output::count;
 use crate::predict::{probability, query_names};
-use crate::train::{METRICS_HEADER, metrics_row};
+use crate::train::{METRICS_HEADER, cell, metrics_row};
 pub(crate) use demo::{DemoReport, Group};
 pub(crate) use inspect::inspect_page;
 use page::{AnswerRow, Bar, Page, Plot, Series};
@@ -54,12 +54,19 @@ impl RunReport<'_> {
         self.reliability(&mut page, shown);
         bounds(&mut page, &self.run.graph, self.run.config.dim);
         page.heading("What does it answer?");
-        page.paragraph(
+        page.paragraph(&format!(
             "The most likely answers to a few held-out queries, the held-out answers, and the most \
              likely ones that are not known, each with its place. Facts that it was trained on are \
-             marked, and so are those that it had to find. A probability is the share of this entity among the answers of \
-             the query, so fifty true answers get about .02 each.",
-        );
+             marked, and so are those that it had to find. {}",
+            match self.meaning() {
+                Meaning::Share =>
+                    "A probability is the share of this entity among the answers of the query, so fifty \
+                     true answers get about .02 each.",
+                Meaning::Holds =>
+                    "A probability is that of the triple to hold, whatever else does; they need not sum \
+                     to one.",
+            }
+        ));
         examples(&mut page, self.run)?;
         self.repetition(&mut page);
         let config = &self.run.config;
@@ -80,6 +87,10 @@ impl RunReport<'_> {
         Ok(page.finish(&title, &subtitle))
     }
 
+    fn meaning(&self) -> Meaning {
+        self.run.config.output.meaning()
+    }
+
     fn quality(&self, page: &mut Page) {
         page.heading("How good is it?");
         let splits = [("valid", &self.valid), ("test", &self.test)];
@@ -92,13 +103,19 @@ impl RunReport<'_> {
             return;
         }
         page.table(METRICS_HEADER, &rows);
-        page.remark(
+        page.remark(&format!(
             "Every held-out triple is asked in both directions, and its place among all entities \
              counted, other known answers left out; for validation, test answers are not known yet, so \
              its figures may be lower. MRR is the mean of 1 / place, Hits@k the share \
-             of places up to k, MR the mean place. NLL is the mean of −log P of the answers; \
-             filtered, training answers are taken out of the distribution first.",
-        );
+             of places up to k, MR the mean place. {}",
+            match self.meaning() {
+                Meaning::Share =>
+                    "NLL is the mean of −log P of the answers; filtered, training answers are taken out \
+                     of the distribution first.",
+                Meaning::Holds =>
+                    "There is no NLL, for the probabilities of a query's objects are no distribution.",
+            }
+        ));
     }
 
     fn breakdowns(&self, page: &mut Page, split: &str, ranks: &[AnswerRank]) {
@@ -121,15 +138,15 @@ impl RunReport<'_> {
 
     fn curves(&self, page: &mut Page) {
         page.heading("How did it learn?");
-        let of_valid = |value: fn(&Metrics) -> f64| -> Vec<[f64; 2]> {
+        let of_valid = |value: fn(&Metrics) -> Option<f64>| -> Vec<[f64; 2]> {
             let point =
-                |record: &EpochRecord| Some([record.epoch as f64, value(record.valid.as_ref()?)]);
+                |record: &EpochRecord| Some([record.epoch as f64, value(record.valid.as_ref()?)?]);
             self.epochs.iter().filter_map(point).collect()
         };
         let loss = self.epochs.iter().map(|record| [record.epoch as f64, record.loss]).collect();
         let charts = [
             ("training loss, nats per triple", loss),
-            ("validation MRR", of_valid(|valid| valid.realistic.mrr)),
+            ("validation MRR", of_valid(|valid| Some(valid.realistic.mrr))),
             ("validation NLL, filtered", of_valid(|valid| valid.nll_filtered)),
         ];
         let charts = charts.into_iter().filter(|(_, points)| !points.is_empty());
@@ -145,11 +162,18 @@ impl RunReport<'_> {
     fn reliability(&self, page: &mut Page, split: &str) {
         let Some(raw) = self.calibration.first() else { return };
         page.heading("Can its probabilities be trusted?");
+        let (left_out, counted) = match self.meaning() {
+            Meaning::Share => (
+                "training answers",
+                "triples. A query with several held-out answers counts once for each, and only one of \
+                 them can be its top answer",
+            ),
+            Meaning::Holds => ("answers of earlier splits", "queries"),
+        };
         page.paragraph(&format!(
-            "For the most likely answer to each {split} query, training answers left out: how \
+            "For the most likely answer to each {split} query, {left_out} left out: how \
              probable the model said it was, against how often it came true. On the dashed line the \
-             two agree; the larger a dot, the more triples. A query with several held-out answers \
-             counts once for each, and only one of them can be its top answer."
+             two agree; the larger a dot, the more {counted}."
         ));
         let colors = self.calibration.iter().enumerate();
         let series = colors.map(|(color, calibration)| Series {
@@ -175,7 +199,7 @@ impl RunReport<'_> {
                     temperature_name(calibration),
                     format!("{:.4}", calibration.top_answer.ece),
                     format!("{:.4}", calibration.pairs.ece),
-                    format!("{:.3}", calibration.nll_filtered),
+                    cell(calibration.nll_filtered, 3),
                 ]
             })
             .collect();
@@ -215,23 +239,27 @@ pub(crate) fn describe(config: &fullrank_engine::Config) -> String {
     let encoder = config.encoder.name();
     match config.output {
         OutputKind::Softmax => format!("{encoder} with a softmax"),
+        OutputKind::Sigmoid => format!("{encoder} with sigmoids"),
         OutputKind::Mixture => {
             format!("{encoder} with a mixture of {} softmaxes", config.components)
         }
         OutputKind::Margin => format!("{encoder} with a margin"),
+        OutputKind::MixtureOfSigmoids => {
+            format!("{encoder} with a mixture of {} sigmoids", config.components)
+        }
     }
 }
 
 fn cards(split: &str, metrics: &Metrics, parameters: usize) -> Vec<(String, String)> {
     let ranks = &metrics.realistic;
-    [
+    let mut cards = vec![
         (format!("{:.3}", ranks.mrr), format!("{split} MRR")),
         (format!("{:.1} %", 100.0 * ranks.hits_at_1), "Hits@1".to_owned()),
         (format!("{:.1} %", 100.0 * ranks.hits_at_10), "Hits@10".to_owned()),
-        (format!("{:.3}", metrics.nll_filtered), "NLL filtered".to_owned()),
-        (count(parameters), "parameters".to_owned()),
-    ]
-    .to_vec()
+    ];
+    cards.extend(metrics.nll_filtered.map(|nll| (format!("{nll:.3}"), "NLL filtered".to_owned())));
+    cards.push((count(parameters), "parameters".to_owned()));
+    cards
 }
 
 /// The dimension beside what the graph asks for.

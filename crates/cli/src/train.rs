@@ -79,7 +79,7 @@ struct Summary {
     seconds: f64,
     valid: Option<Metrics>,
     test: Option<Metrics>,
-    /// What log-probabilities are divided by in predictions.
+    /// What log-probabilities are divided by in predictions, if anything.
     temperature: Option<f64>,
     report: PathBuf,
 }
@@ -332,12 +332,10 @@ impl<'a> Progress<'a> {
         let left = self.last.elapsed() * (self.epochs - record.epoch) as u32;
         self.last = Instant::now();
         let valid = record.valid.as_ref().map_or(String::new(), |valid| {
-            format!(
-                "  valid MRR {:.4}  NLL filtered {:.3}{}",
-                valid.realistic.mrr,
-                valid.nll_filtered,
-                if record.best { " *" } else { "  " }
-            )
+            let nll =
+                valid.nll_filtered.map_or(String::new(), |nll| format!("  NLL filtered {nll:.3}"));
+            let mark = if record.best { " *" } else { "  " };
+            format!("  valid MRR {:.4}{nll}{mark}", valid.realistic.mrr)
         });
         format!(
             "epoch {:>3}/{}  updates {:>6}  loss {:.4}{valid}  {:>6.0} items/s  at most {} left",
@@ -400,9 +398,10 @@ fn spread_rows(summaries: &[Summary]) -> Vec<Vec<String>> {
         return Vec::new();
     }
     let spread = columns(found[0]).into_iter().enumerate().map(|(column, (_, digits))| {
-        let values: Vec<f64> = found.iter().map(|metrics| columns(metrics)[column].0).collect();
-        let (mean, deviation) = spread(&values);
-        (format!("{mean:.digits$}"), format!("{deviation:.digits$}"))
+        let values: Option<Vec<f64>> =
+            found.iter().map(|metrics| columns(metrics)[column].0).collect();
+        let (mean, deviation) = values.map(|values| spread(&values)).unzip();
+        (cell(mean, digits), cell(deviation, digits))
     });
     let (means, deviations): (Vec<String>, Vec<String>) = spread.unzip();
     let row = |name: &str, cells| [vec![name.to_owned(), count(found[0].n_ranks)], cells].concat();
@@ -422,19 +421,24 @@ pub(crate) const METRICS_HEADER: &[&str] =
     &["", "ranks", "MRR", "MR", "Hits@1", "Hits@3", "Hits@10", "NLL filtered", "NLL"];
 
 pub(crate) fn metrics_row(name: &str, metrics: &Metrics) -> Vec<String> {
-    let cells = columns(metrics).into_iter().map(|(value, digits)| format!("{value:.digits$}"));
+    let cells = columns(metrics).into_iter().map(|(value, digits)| cell(value, digits));
     [name.to_owned(), count(metrics.n_ranks)].into_iter().chain(cells).collect()
 }
 
-/// The numbers of a row and how many of their digits are shown.
-fn columns(metrics: &Metrics) -> [(f64, usize); 7] {
+/// A number, or a dash where there is none.
+pub(crate) fn cell(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// The numbers of a row, as far as the model has them, and how many of their digits are shown.
+fn columns(metrics: &Metrics) -> [(Option<f64>, usize); 7] {
     let ranks = &metrics.realistic;
     [
-        (ranks.mrr, 4),
-        (ranks.mr, 1),
-        (ranks.hits_at_1, 4),
-        (ranks.hits_at_3, 4),
-        (ranks.hits_at_10, 4),
+        (Some(ranks.mrr), 4),
+        (Some(ranks.mr), 1),
+        (Some(ranks.hits_at_1), 4),
+        (Some(ranks.hits_at_3), 4),
+        (Some(ranks.hits_at_10), 4),
         (metrics.nll_filtered, 3),
         (metrics.nll, 3),
     ]

@@ -89,6 +89,66 @@ fn every_encoder_trains_with_every_output_layer() {
 }
 
 #[test]
+fn signs_are_told_by_any_output_layer() {
+    let temp = with_graph();
+    for output in ["sigmoid", "mixture-of-sigmoids", "softmax"] {
+        let learning = "--dim 16 --batch 50 --epochs 15 --learning-rate 0.02";
+        let arguments = format!("train graph {learning} --output {output} --out {output} --json");
+        let summary = json(temp.path(), &arguments);
+        let has_nll = output == "softmax";
+        for key in ["nll", "nll_filtered"] {
+            assert_eq!(summary["test"][key].is_null(), !has_nll, "{output}");
+        }
+        let report = json(temp.path(), &format!("evaluate {output} --task signs --json"));
+        assert_eq!((&report["task"], &report["split"]), (&"signs".into(), &"test".into()));
+        for key in ["auroc", "average_precision", "f1", "precision", "recall", "threshold"] {
+            let share = report[key].as_f64().unwrap();
+            assert!(share > 0.0 && share < 1.0, "{output}, {key}: {share}");
+        }
+        // Better than chance, which is ½ however rare positives are.
+        assert!(report["auroc"].as_f64().unwrap() > 0.55, "{report}");
+        // 200 objects of each query, but for those that train and valid have.
+        let number = |key: &str| report[key].as_u64().unwrap();
+        assert!(number("n_positives") + number("n_negatives") < 200 * number("n_queries"));
+    }
+    let text = printed(temp.path(), "evaluate sigmoid --task signs");
+    assert!(text.contains("AUROC") && text.contains("where F1 is largest on validation"), "{text}");
+    assert!(!text.contains("shares"), "{text}");
+    let text = printed(temp.path(), "evaluate softmax --task signs --split valid");
+    assert!(text.contains("probabilities are shares"), "{text}");
+    let said = failure(temp.path(), "evaluate softmax --task signs --by class", 2);
+    assert!(said.contains("--by is for ranks; expected it without --task signs"), "{said}");
+}
+
+#[test]
+fn a_sigmoid_says_that_its_probabilities_are_those_of_triples() {
+    let temp = with_graph();
+    let output = run(temp.path(), &format!("train graph {QUICK} --output sigmoid --out run"));
+    assert!(output.status.success() && !said(&output).contains("NLL"), "{}", said(&output));
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains('–'), "{table}");
+    let page = fs::read_to_string(temp.path().join("run/report.html")).unwrap();
+    assert!(page.contains("distmult with sigmoids") && page.contains("that of the triple to hold"));
+    let text = printed(temp.path(), "evaluate run --calibration");
+    assert!(
+        text.contains("calibration at temperature 1.000") && text.contains("queries"),
+        "{text}"
+    );
+    assert!(!text.contains("NLL filtered 0"), "{text}");
+
+    let names = fs::read_to_string(temp.path().join("graph/test.tsv")).unwrap();
+    let fields: Vec<&str> = names.lines().next().unwrap().split('\t').collect();
+    let query = format!("predict run --subject {} --relation {}", fields[0], fields[1]);
+    let text = printed(temp.path(), &query);
+    assert!(text.contains("that of the triple to hold"), "{text}");
+    assert!(!text.contains("Temperature"), "{text}");
+    let answers = json(temp.path(), &format!("{query} --json"));
+    assert_eq!((&answers["meaning"], &answers["temperature"]), (&"holds".into(), &1.0.into()));
+    let said = failure(temp.path(), &format!("{query} --temperature 2"), 1);
+    assert!(said.contains("temperature 2 is for shares among answers"), "{said}");
+}
+
+#[test]
 fn a_config_file_holds_settings_and_options_go_over_it() {
     let temp = with_graph();
     fs::write(
@@ -129,7 +189,7 @@ fn all_faults_of_the_settings_are_reported_at_once() {
         failure(temp.path(), "train graph --config my.toml --dim 0 --components 3 --out run", 2),
         "error: my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
          --dim: expected a whole number from 1 to 100000, found `0`\n\
-         --components: only means something with output = \"mixture\"\n\
+         --components: only means something with output = \"mixture\" or \"mixture-of-sigmoids\"\n\
          \n\
          `fullrank train --help` lists every setting.\n"
     );

@@ -17,6 +17,7 @@ use toml::Value;
 
 use crate::encoder::EncoderKind;
 use crate::error::Error;
+use crate::output::Meaning;
 use crate::score::ScoreKind;
 pub use setting::Choice;
 pub(crate) use setting::choices;
@@ -137,6 +138,10 @@ choices! {
         Mixture = "mixture",
         /// Raw scores: answers are to score better than drawn entities, by a margin.
         Margin = "margin",
+        /// A sigmoid for each object.
+        Sigmoid = "sigmoid",
+        /// A mixture of sigmoids for each object.
+        MixtureOfSigmoids = "mixture-of-sigmoids",
     }
     /// How much an answer of a query counts.
     AnswerWeight {
@@ -223,7 +228,7 @@ settings! {
     attention_dropout: f64 = 0.1, Range::Share;
     /// What turns scores into probabilities.
     output: OutputKind = OutputKind::Softmax, Range::Any;
-    /// Softmaxes in the mixture.
+    /// Softmaxes, or sigmoids, in the mixture.
     components: usize = 4, Range::Between(1, 1000);
     /// Layers of each component's projection.
     layers: usize = 2, Range::Between(0, 100);
@@ -310,9 +315,9 @@ const ONLY_WITH: &[OnlyWith] = &[
 const CONVOLUTIONAL: &str = "encoder = \"conve\" or \"hyper\"";
 const TRANSFORMER: &str = "encoder = \"transformer\"";
 const GRAPH_CONVOLUTION: &str = "encoder = \"compgcn\" or \"rgcn\"";
-const MIXTURE: &str = "output = \"mixture\"";
 const MARGIN: &str = "output = \"margin\"";
-const LAYERS: &str = "output = \"mixture\" and layers";
+const MIXTURE: &str = "output = \"mixture\" or \"mixture-of-sigmoids\"";
+const LAYERS: &str = "output = \"mixture\" or \"mixture-of-sigmoids\", and layers";
 
 const fn only_with(
     name: &'static str,
@@ -339,7 +344,7 @@ fn has_margin(config: &Config) -> bool {
 }
 
 fn is_mixture(config: &Config) -> bool {
-    config.output == OutputKind::Mixture
+    config.output.is_mixture()
 }
 
 impl RawConfig {
@@ -442,7 +447,7 @@ impl Config {
         self.score.unwrap_or(self.encoder.scores()[0])
     }
 
-    /// Softmaxes over the objects: one without a mixture.
+    /// Components that are scored against the objects: one without a mixture.
     pub(crate) fn n_components(&self) -> usize {
         if is_mixture(self) { self.components } else { 1 }
     }
@@ -484,9 +489,38 @@ impl Config {
             add("batch", what.into());
         }
         if is_mixture(self) && self.layers == 0 && self.components > 1 {
-            let what = "without a projection all components are equal and the mixture is a plain \
-                        softmax; expected at least 1 with more than one component, found 0";
-            add("layers", what.into());
+            let plain = match self.output.meaning() {
+                Meaning::Share => "softmax",
+                Meaning::Holds => "sigmoid",
+            };
+            add(
+                "layers",
+                format!(
+                    "without a projection all components are equal and the mixture is a plain \
+                     {plain}; expected at least 1 with more than one component, found 0"
+                ),
+            );
+        }
+        if self.output.meaning() == Meaning::Holds {
+            let name = self.output.name();
+            if let Some(most) = self.answers_per_item {
+                add(
+                    "answers_per_item",
+                    format!(
+                        "a {name} learns that whatever is no answer of its item is wrong, so an item \
+                         needs all answers of its query; expected none, found {most}"
+                    ),
+                );
+            }
+            if self.answer_weight == AnswerWeight::Share {
+                add(
+                    "answer_weight",
+                    format!(
+                        "a {name} learns whether each triple holds, and a part of a weight would say \
+                         that it holds in part; expected `one`, found `share`"
+                    ),
+                );
+            }
         }
         faults.extend(scores::contradictions(self));
         faults

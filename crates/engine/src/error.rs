@@ -61,6 +61,15 @@ pub enum Error {
     /// A model gives scores that are not numbers.
     #[error("the model gives scores that are not numbers")]
     BrokenModel,
+    /// A temperature was asked for where log-probabilities are not of shares.
+    #[error(
+        "temperature {temperature} is for shares among answers; this model gives the probability that \
+         a triple holds"
+    )]
+    NoTemperature {
+        /// As asked for.
+        temperature: f64,
+    },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,

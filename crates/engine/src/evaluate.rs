@@ -6,6 +6,7 @@
 
 mod calibration;
 mod candidates;
+mod signs;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -14,17 +15,23 @@ use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use calibration::check_temperature;
 pub use calibration::{Bin, Calibration, Reliability, calibrate, fit_temperature};
 pub use candidates::rank_candidates;
+pub use signs::{Decided, Signs, classify, fit_threshold};
 
 use crate::error::Error;
 use crate::ops::count_above;
+use crate::output::Meaning;
 use crate::train::Signal;
 
 /// Anything that can tell how likely every object is.
 pub trait Scorer {
     /// Log-probabilities of every object, one row per query, into `rows`.
     fn score(&self, queries: &[Query], rows: &mut Vec<f32>);
+
+    /// What they are probabilities of.
+    fn meaning(&self) -> Meaning;
 }
 
 /// Where one held-out answer stands.
@@ -40,10 +47,11 @@ pub struct AnswerRank {
     pub beside: u32,
     /// Objects that it competes with, itself included.
     pub candidates: u32,
-    /// −log P, with the query's training answers removed from the distribution.
-    pub nll_filtered: f64,
-    /// −log P.
-    pub nll: f64,
+    /// −log P, with the query's training answers removed from the distribution; nothing where
+    /// probabilities are no distribution over the objects.
+    pub nll_filtered: Option<f64>,
+    /// −log P; nothing likewise, for a model that calls every triple certain would lose nothing.
+    pub nll: Option<f64>,
 }
 
 impl AnswerRank {
@@ -88,10 +96,10 @@ pub struct Metrics {
     /// With realistic ranks: ties count half.
     #[serde(flatten)]
     pub realistic: RankMetrics,
-    /// Mean −log P, training answers removed.
-    pub nll_filtered: f64,
-    /// Mean −log P.
-    pub nll: f64,
+    /// Mean −log P, training answers removed; nothing where probabilities are no shares.
+    pub nll_filtered: Option<f64>,
+    /// Mean −log P; nothing likewise.
+    pub nll: Option<f64>,
     /// With optimistic ranks.
     pub optimistic: RankMetrics,
     /// With pessimistic ranks.
@@ -123,7 +131,8 @@ pub fn rank_answers(
 ) -> Result<Vec<AnswerRank>, Error> {
     let asked = held_out(graph, split);
     let mut ranks = Vec::with_capacity(2 * graph.triples(split).len());
-    let rank = |asked: &Asked, row: &[f32]| rank_query(graph, split, asked, row);
+    let meaning = scorer.meaning();
+    let rank = |asked: &Asked, row: &[f32]| rank_query(graph, split, asked, row, meaning);
     for_each_row(graph, &asked, scorer, progress, rank, |found| ranks.extend(found))?;
     Ok(ranks)
 }
@@ -136,6 +145,10 @@ pub fn metrics<'a>(ranks: impl IntoIterator<Item = &'a AnswerRank>) -> Option<Me
     }
     let mean = |value: &dyn Fn(&AnswerRank) -> f64| {
         ranks.iter().map(|rank| value(rank)).sum::<f64>() / ranks.len() as f64
+    };
+    let mean_nll = |value: fn(&AnswerRank) -> Option<f64>| {
+        let sum = ranks.iter().map(|rank| value(rank)).sum::<Option<f64>>();
+        sum.map(|sum| sum / ranks.len() as f64)
     };
     // A rank drawn at random is half of its candidates on average.
     let chance_mr = mean(&|rank| (f64::from(rank.candidates) + 1.0) / 2.0);
@@ -155,8 +168,8 @@ pub fn metrics<'a>(ranks: impl IntoIterator<Item = &'a AnswerRank>) -> Option<Me
     Some(Metrics {
         n_ranks: ranks.len(),
         realistic: of_kind(AnswerRank::realistic),
-        nll_filtered: mean(&|rank| rank.nll_filtered),
-        nll: mean(&|rank| rank.nll),
+        nll_filtered: mean_nll(|rank| rank.nll_filtered),
+        nll: mean_nll(|rank| rank.nll),
         optimistic: of_kind(AnswerRank::optimistic),
         pessimistic: of_kind(AnswerRank::pessimistic),
     })
@@ -307,12 +320,18 @@ pub(crate) fn rivals(row: &[f32], object: EntityId, known: &[EntityId]) -> (u32,
     (above, beside)
 }
 
-fn rank_query(graph: &Graph, split: Split, asked: &Asked, row: &[f32]) -> Vec<AnswerRank> {
+fn rank_query(
+    graph: &Graph,
+    split: Split,
+    asked: &Asked,
+    row: &[f32],
+    meaning: Meaning,
+) -> Vec<AnswerRank> {
     let number = asked.number as usize;
     let known = graph.answers().up_to(number, split);
     let train = graph.answers().in_split(number, Split::Train);
     // Straight from what is left, not as one minus what is taken away, which may be all but 1e-9.
-    let left = log_sum_without(row, train);
+    let left = (meaning == Meaning::Share).then(|| log_sum_without(row, train));
     let rank = |object: EntityId| {
         let score = row[object.0 as usize];
         let (above, beside) = rivals(row, object, known);
@@ -323,8 +342,8 @@ fn rank_query(graph: &Graph, split: Split, asked: &Asked, row: &[f32]) -> Vec<An
             above,
             beside,
             candidates: (row.len() - others) as u32,
-            nll_filtered: filtered_nll(left, train, object, score),
-            nll: -f64::from(score),
+            nll_filtered: left.map(|left| filtered_nll(left, train, object, score)),
+            nll: left.map(|_| -f64::from(score)),
         }
     };
     asked.answers.iter().map(|answer| rank(answer.object)).collect()

@@ -24,6 +24,7 @@ mod train;
 pub use config::{Config, RawConfig};
 pub use encoder::EncoderKind;
 pub use error::Error;
+pub use output::Meaning;
 pub use run::{
     Existing, Run, Table, TableRows, TrainingFolder, best_epoch, epochs, to_safetensors,
 };

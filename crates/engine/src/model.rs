@@ -13,10 +13,12 @@ use crate::config::{Config, OutputKind};
 use crate::encoder::{Domain, Encoded, Encoder, EncoderConfig, Pass, Queries};
 use crate::evaluate::Scorer;
 use crate::ops::{
-    BatchAnswers, Normalised, PairScore, Workspace, cross_entropy, gather_rows, log_probs,
-    pairwise_scores,
+    BatchAnswers, Normalised, PairScore, Workspace, binary_cross_entropy, cross_entropy,
+    gather_rows, log_probs, pairwise_scores,
 };
-use crate::output::{Negatives, Output, Sampled, margin_loss, mean_entropy, sampled_softmax};
+use crate::output::{
+    Meaning, Negatives, Output, Sampled, margin_loss, mean_entropy, sampled_softmax,
+};
 use crate::random::{Noise, Weights};
 use crate::score::Score;
 
@@ -29,6 +31,8 @@ pub(crate) struct Model {
     pub(crate) of_pairs: PairScore,
     bias: Option<Param<Tensor<1>>>,
     output: Output,
+    #[module(skip)]
+    meaning: Meaning,
 }
 
 /// One batch: queries and their weighted answers.
@@ -45,8 +49,8 @@ pub(crate) struct Batch {
 pub(crate) struct Loss {
     /// What is minimised, `[1]`.
     pub(crate) total: Tensor<1>,
-    /// Cross-entropy of all answers, or what they fall short of their margin, not divided by
-    /// anything, `[1]`.
+    /// Cross-entropy of all answers, or of all objects each for itself, or what answers fall short
+    /// of their margin, not divided by anything, `[1]`.
     pub(crate) cross_entropy: Tensor<1>,
 }
 
@@ -59,7 +63,8 @@ impl Model {
         let score = Score::new(settings, &weights);
         let bias = || Param::from_tensor(Tensor::zeros([domain.entities], &weights.device));
         let bias = settings.bias.then(bias);
-        Self { encoder, score, of_pairs: settings.score().of_pairs(), bias, output }
+        let of_pairs = settings.score().of_pairs();
+        Self { encoder, score, of_pairs, bias, output, meaning: settings.output.meaning() }
     }
 
     /// Learned numbers of such a model, without building it.
@@ -95,7 +100,12 @@ impl Model {
                 entropy = (input.log_prior.dims()[1] > 1 && config.entropy_weight > 0.0)
                     .then(|| mean_entropy(input.log_prior.clone()));
                 let answers = Arc::clone(&batch.answers);
-                cross_entropy(input, answers, config.smoothing as f32, workspace)
+                match self.meaning {
+                    Meaning::Share => {
+                        cross_entropy(input, answers, config.smoothing as f32, workspace)
+                    }
+                    Meaning::Holds => binary_cross_entropy(input, answers, workspace),
+                }
             }
         };
         let mut total = cross_entropy.clone().div_scalar(n_queries);
@@ -163,7 +173,10 @@ impl Model {
         let sampled = Sampled { answers, answer_scores, negatives, negative_scores };
         match config.output {
             OutputKind::Margin => margin_loss(&sampled, config.margin, config.adversarial),
-            OutputKind::Softmax | OutputKind::Mixture => sampled_softmax(&sampled),
+            OutputKind::Softmax => sampled_softmax(&sampled),
+            OutputKind::Mixture | OutputKind::Sigmoid | OutputKind::MixtureOfSigmoids => {
+                unreachable!("a config with negatives and {:?} is refused", config.output)
+            }
         }
     }
 
@@ -236,6 +249,10 @@ impl Scorer for Scoring {
             subjects: queries.iter().map(|query| query.subject.0).collect(),
             relations: queries.iter().map(|query| query.relation.0).collect(),
         };
-        log_probs(self.normalised(&queries), rows);
+        log_probs(self.normalised(&queries), self.model.meaning, rows);
+    }
+
+    fn meaning(&self) -> Meaning {
+        self.model.meaning
     }
 }

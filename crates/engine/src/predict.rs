@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
 
 use crate::error::Error;
-use crate::evaluate::{Scorer, log_add, log_sum_without, map_block, queries_at_once, rivals};
+use crate::evaluate::{
+    Scorer, check_temperature, log_add, log_sum_without, map_block, queries_at_once, rivals,
+};
+use crate::output::Meaning;
 
 /// What is asked of every query.
 #[derive(Debug, Clone)]
@@ -19,7 +22,7 @@ pub struct PredictOptions {
     pub known: Known,
     /// Whether each entity may be an answer; all may by default.
     pub among: Option<Vec<bool>>,
-    /// What log-probabilities are divided by.
+    /// What log-probabilities are divided by; 1 where they are no logarithms of shares.
     pub temperature: f64,
 }
 
@@ -32,7 +35,7 @@ impl Default for PredictOptions {
 /// What becomes of answers that the graph has already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// They are taken out of the distribution, and the rest is scaled up to one.
+    /// They are taken out; where probabilities are shares, the rest is scaled up to one.
     LeftOut,
     /// They are answers like all others.
     Shown,
@@ -43,7 +46,7 @@ pub enum Known {
 pub struct Answer {
     /// The entity.
     pub object: EntityId,
-    /// The logarithm of its share among the answers.
+    /// The logarithm of its share among the answers, or of the probability that the triple holds.
     pub log_probability: f64,
     /// The first split that has the fact.
     pub known_in: Option<Split>,
@@ -52,7 +55,8 @@ pub struct Answer {
 /// How likely a given triple is, as an answer to (subject, relation, ?).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TripleScore {
-    /// The logarithm of the object's share, other known answers left out.
+    /// The logarithm of the object's share, other known answers left out, or of the probability that
+    /// the triple holds.
     pub log_probability: f64,
     /// Its place among all objects that are no other known answers; ties count half.
     pub answer_rank: f64,
@@ -63,26 +67,30 @@ pub struct TripleScore {
 /// The best answers to each query, the most likely first; equal ones by id.
 ///
 /// # Errors
-/// When a score is not a number.
+/// When a score is not a number, or when there can be no temperature.
 pub fn predict(
     graph: &Graph,
     scorer: &impl Scorer,
     queries: &[Query],
     options: &PredictOptions,
 ) -> Result<Vec<Vec<Answer>>, Error> {
-    map_rows(graph, scorer, queries, |query, row| best_answers(graph, query, row, options))
+    let meaning = scorer.meaning();
+    check_temperature(meaning, options.temperature)?;
+    map_rows(graph, scorer, queries, |query, row| best_answers(graph, query, row, options, meaning))
 }
 
 /// How likely each triple is; in the order of `triples`.
 ///
 /// # Errors
-/// When a score is not a number.
+/// When a score is not a number, or when there can be no temperature.
 pub fn score_triples(
     graph: &Graph,
     scorer: &impl Scorer,
     triples: &[Triple],
     temperature: f64,
 ) -> Result<Vec<TripleScore>, Error> {
+    let meaning = scorer.meaning();
+    check_temperature(meaning, temperature)?;
     // Each query is scored once, however many objects are asked for.
     let mut places = BTreeMap::<Query, Vec<usize>>::new();
     for (place, triple) in triples.iter().enumerate() {
@@ -92,7 +100,7 @@ pub fn score_triples(
     let queries: Vec<Query> = places.keys().copied().collect();
     let found = map_rows(graph, scorer, &queries, |query, row| {
         let row = at_temperature(row, temperature);
-        let left = log_sum_without(&row, known_answers(graph, query));
+        let left = log_total(&row, known_answers(graph, query), meaning);
         let score = |place: &usize| {
             (*place, score_object(graph, query, triples[*place].object, &row, left))
         };
@@ -118,13 +126,24 @@ fn map_rows<T: Send>(
     Ok(all)
 }
 
-fn best_answers(graph: &Graph, query: Query, row: &[f32], options: &PredictOptions) -> Vec<Answer> {
+/// log Σ P over all objects but those `without`, where these probabilities are parts of one whole.
+fn log_total(row: &[f32], without: &[EntityId], meaning: Meaning) -> Option<f64> {
+    (meaning == Meaning::Share).then(|| log_sum_without(row, without))
+}
+
+fn best_answers(
+    graph: &Graph,
+    query: Query,
+    row: &[f32],
+    options: &PredictOptions,
+    meaning: Meaning,
+) -> Vec<Answer> {
     let row = at_temperature(row, options.temperature);
     let left_out = match options.known {
         Known::LeftOut => known_answers(graph, query),
         Known::Shown => &[],
     };
-    let total = log_sum_without(&row, left_out);
+    let total = log_total(&row, left_out, meaning).unwrap_or(0.0);
     let mut is_left_out = vec![false; row.len()];
     for object in left_out {
         is_left_out[object.0 as usize] = true;
@@ -148,19 +167,22 @@ fn best_answers(graph: &Graph, query: Query, row: &[f32], options: &PredictOptio
     objects.into_iter().map(answer).collect()
 }
 
-/// `left`: log Σ P over all objects that are no known answers.
+/// `left`: log Σ P over all objects that are no known answers, if that is a whole.
 fn score_object(
     graph: &Graph,
     query: Query,
     object: EntityId,
     row: &[f32],
-    left: f64,
+    left: Option<f64>,
 ) -> TripleScore {
     let score = row[object.0 as usize];
     let known_in = known_in(graph, query, object);
     let (above, beside) = rivals(row, object, known_answers(graph, query));
     let log_probability = f64::from(score);
-    let total = if known_in.is_some() { log_add(left, log_probability) } else { left };
+    let total = left.map_or(0.0, |left| match known_in {
+        Some(_) => log_add(left, log_probability),
+        None => left,
+    });
     TripleScore {
         log_probability: log_probability - total,
         answer_rank: f64::from(above) + 0.5 * f64::from(beside) + 1.0,
@@ -194,11 +216,15 @@ mod tests {
     use fullrank_graph::RelationId;
 
     /// The same probabilities for every query.
-    struct Constant(Vec<f32>);
+    struct Constant(Vec<f32>, Meaning);
 
     impl Scorer for Constant {
         fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
             *rows = queries.iter().flat_map(|_| self.0.iter().map(|p| p.ln())).collect();
+        }
+
+        fn meaning(&self) -> Meaning {
+            self.1
         }
     }
 
@@ -212,7 +238,7 @@ mod tests {
     fn check(options: &PredictOptions) -> Vec<(u32, f64, Option<Split>)> {
         let (graph, query) = known();
         // a .1, b .4, c .2, e .1, d .2
-        let scorer = Constant(vec![0.1, 0.4, 0.2, 0.1, 0.2]);
+        let scorer = Constant(vec![0.1, 0.4, 0.2, 0.1, 0.2], Meaning::Share);
         let answers = predict(&graph, &scorer, &[query], options).unwrap().remove(0);
         let rounded = |x: f64| (x.exp() * 1e5).round() / 1e5;
         answers.iter().map(|a| (a.object.0, rounded(a.log_probability), a.known_in)).collect()
@@ -256,7 +282,7 @@ mod tests {
     #[test]
     fn a_triple_competes_with_what_is_not_known() {
         let (graph, _) = known();
-        let scorer = Constant(vec![0.1, 0.4, 0.2, 0.1, 0.2]);
+        let scorer = Constant(vec![0.1, 0.4, 0.2, 0.1, 0.2], Meaning::Share);
         let triple = |object| Triple {
             subject: EntityId(0),
             relation: RelationId(0),
@@ -271,9 +297,32 @@ mod tests {
     }
 
     #[test]
+    fn the_probability_that_a_triple_holds_does_not_depend_on_others() {
+        let (graph, query) = known();
+        let scorer = Constant(vec![0.9, 0.8, 0.9, 0.3, 0.7], Meaning::Holds);
+        let options = PredictOptions::default();
+        let answers = predict(&graph, &scorer, &[query], &options).unwrap().remove(0);
+        let rounded = |x: f64| (x.exp() * 1e5).round() / 1e5;
+        let found: Vec<(u32, f64)> =
+            answers.iter().map(|a| (a.object.0, rounded(a.log_probability))).collect();
+        assert_eq!(found, [(0, 0.9), (3, 0.3)]);
+        let Query { subject, relation } = query;
+        let triple = Triple { subject, relation, object: EntityId(1) };
+        let score = score_triples(&graph, &scorer, &[triple], 1.0).unwrap()[0];
+        assert!((score.log_probability.exp() - 0.8).abs() < 1e-6);
+        assert_eq!(score.answer_rank, 2.0);
+        let error = score_triples(&graph, &scorer, &[triple], 2.0).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "temperature 2 is for shares among answers; this model gives the probability that a \
+             triple holds"
+        );
+    }
+
+    #[test]
     fn scores_that_are_not_numbers_are_an_error() {
         let (graph, query) = known();
-        let scorer = Constant(vec![f32::NAN; 5]);
+        let scorer = Constant(vec![f32::NAN; 5], Meaning::Share);
         let error = predict(&graph, &scorer, &[query], &PredictOptions::default()).unwrap_err();
         assert_eq!(error.to_string(), "the model gives scores that are not numbers");
     }

@@ -32,6 +32,7 @@ use crate::config::{Config, RawConfig};
 use crate::error::Error;
 use crate::evaluate::Scorer;
 use crate::model::Scoring;
+use crate::output::Meaning;
 use crate::parameters::{Named, count, tensors};
 use crate::random::Weights;
 use crate::train::{Best, End, EpochRecord, Position, State, Trained, device, new_model};
@@ -250,6 +251,10 @@ impl SavedWeights {
 impl Scorer for Run {
     fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
         self.scoring.score(queries, rows);
+    }
+
+    fn meaning(&self) -> Meaning {
+        self.scoring.meaning()
     }
 }
 

@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::evaluate::{Metrics, metrics, rank_answers};
 use crate::model::{Loss, Model};
 use crate::ops::{Shape, Workspace};
+use crate::output::Meaning;
 use crate::parameters::{Adam, norms, tensors};
 use crate::random::{Noise, Weights, shuffled};
 use crate::run::TrainingFolder;
@@ -70,8 +71,8 @@ pub struct EpochRecord {
     pub epoch: usize,
     /// Updates since the start.
     pub updates: u64,
-    /// Mean cross-entropy, or shortfall of the margin, per unit of answer weight, as it was during
-    /// the epoch.
+    /// Mean cross-entropy (of sigmoids, that of all objects), or shortfall of the margin, per unit of
+    /// answer weight, as it was during the epoch.
     pub loss: f64,
     /// Of the last update.
     pub learning_rate: f64,
@@ -321,10 +322,15 @@ pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 
     let parameters = Model::n_parameters(config, domain);
     let components = config.n_components();
     let shape = Shape { queries: batch, components, dim: config.dim, entities: domain.entities };
+    // Sigmoids make their gradients with the loss and keep no logits.
+    let kept_bytes = match config.output.meaning() {
+        Meaning::Share => config.memory_budget << 20,
+        Meaning::Holds => 0,
+    };
     let workspace = match config.negatives {
         // Scores, what is added to them, weights, exponentials, and the gradients of these.
         Some(negatives) => 10 * size_of::<f32>() * batch * negatives.min(domain.entities),
-        None => Workspace::forecast(shape, config.memory_budget << 20),
+        None => Workspace::forecast(shape, kept_bytes),
     };
     // Every layer of a projection keeps about six tensors of its size for the backward pass.
     let activations = 6 * (config.layers + 1) * batch * components * config.dim

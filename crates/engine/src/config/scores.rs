@@ -1,6 +1,7 @@
 //! Which scores and which drawn negatives do not go with the other settings, and why?
 
 use super::{Choice, Config, Fault, has_margin, is_mixture};
+use crate::output::Meaning;
 
 /// What is wrong between the score, the negatives and everything else.
 pub(super) fn contradictions(config: &Config) -> Vec<Fault> {
@@ -11,6 +12,8 @@ pub(super) fn contradictions(config: &Config) -> Vec<Fault> {
         smoothing_of_few(config),
         margin_from_nothing(config),
         mixture_of_few(config),
+        sigmoid_of_few(config),
+        sigmoid_of_distances(config),
     ];
     let fault = |(name, what): (&str, String)| Fault { name: name.into(), origin: None, what };
     faults.into_iter().flatten().map(fault).collect()
@@ -63,4 +66,17 @@ fn mixture_of_few(config: &Config) -> Found {
     let what = "each component of a mixture is normalised over all objects; expected none with \
                 output = \"mixture\"";
     (is_mixture(config) && config.negatives.is_some()).then(|| ("negatives", what.into()))
+}
+
+fn sigmoid_of_few(config: &Config) -> Found {
+    let what = format!("a {} learns from all objects; expected none", config.output.name());
+    let is_wrong = config.output.meaning() == Meaning::Holds && !is_mixture(config);
+    (is_wrong && config.negatives.is_some()).then_some(("negatives", what))
+}
+
+fn sigmoid_of_distances(config: &Config) -> Found {
+    let what = "no distance is below zero, so a sigmoid would find no triple more likely than not; \
+                expected dot or cosine";
+    let is_wrong = config.output.meaning() == Meaning::Holds && config.score().is_distance();
+    is_wrong.then(|| ("score", what.into()))
 }

@@ -56,7 +56,7 @@ fn settings_that_would_do_nothing_are_refused() {
          \"hyper\"\n\
          my.toml: `message_layers`: only means something with encoder = \"compgcn\" or \"rgcn\"\n\
          --bases: only means something with encoder = \"rgcn\"\n\
-         --components: only means something with output = \"mixture\""
+         --components: only means something with output = \"mixture\" or \"mixture-of-sigmoids\""
     );
 }
 
@@ -121,6 +121,14 @@ fn contradictions_are_refused() {
         faults(&raw("output = \"mixture\"\nsmoothing = 0.1")),
         "my.toml: `smoothing`: only means something with output = \"softmax\""
     );
+    assert_eq!(
+        faults(&raw("output = \"sigmoid\"\nanswers_per_item = 16\nanswer_weight = \"share\"")),
+        "`answers_per_item`: a sigmoid learns that whatever is no answer of its item is wrong, so an \
+         item needs all answers of its query; expected none, found 16\n\
+         `answer_weight`: a sigmoid learns whether each triple holds, and a part of a weight would \
+         say that it holds in part; expected `one`, found `share`"
+    );
+    assert!(faults(&raw("output = \"mixture-of-sigmoids\"\nlayers = 0")).contains("plain sigmoid"));
     // One component without a projection is a softmax, which is allowed.
     assert!(raw("output = \"mixture\"\nlayers = 0\ncomponents = 1").check().is_ok());
 }

@@ -3,12 +3,17 @@
 //! Under a softmax the probability of an object is its share among the answers of the query.
 //! So every held-out triple is one draw of an answer: the model says how likely each object is to
 //! be drawn, training answers left out, and the draw tells.
+//!
+//! Under a sigmoid it is the probability that the triple holds: every pair of a query and an object
+//! is a prediction of its own, answers of earlier splits left out, that comes true if the split has
+//! it. There is no temperature: dividing log-probabilities would not scale a sigmoid's logits.
 
 use fullrank_graph::{EntityId, Graph, Split};
 use serde::Serialize;
 
 use super::{Asked, Scorer, filtered_nll, for_each_row, held_out, log_sum_without};
 use crate::error::Error;
+use crate::output::Meaning;
 use crate::train::Signal;
 
 /// How probabilities compare with what happened.
@@ -16,8 +21,9 @@ use crate::train::Signal;
 pub struct Calibration {
     /// What log-probabilities were divided by.
     pub temperature: f64,
-    /// Mean −log P of the drawn answers, training answers left out.
-    pub nll_filtered: f64,
+    /// Mean −log P of the drawn answers, training answers left out; nothing where probabilities are no
+    /// shares.
+    pub nll_filtered: Option<f64>,
     /// The most likely object of each query.
     pub top_answer: Reliability,
     /// Every pair of query and object.
@@ -54,9 +60,11 @@ const LOWEST: f64 = -40.0;
 /// What one query adds to a calibration.
 struct QueryCalibration {
     n_answers: f64,
+    /// Predictions that its top answer stands for.
+    n_top: f64,
     top: f64,
     n_top_drawn: f64,
-    nll: f64,
+    nll: Option<f64>,
     /// Every object, by fine bin.
     pairs: Vec<Sums>,
 }
@@ -64,7 +72,7 @@ struct QueryCalibration {
 /// Compares the probabilities of a split's queries, at a temperature, with its answers.
 ///
 /// # Errors
-/// When a score is not a number, or when `progress` says stop.
+/// When a score is not a number, when `progress` says stop, or when there can be no temperature.
 pub fn calibrate(
     graph: &Graph,
     split: Split,
@@ -72,15 +80,21 @@ pub fn calibrate(
     temperature: f64,
     progress: &mut dyn FnMut(usize, usize) -> Signal,
 ) -> Result<Calibration, Error> {
+    let meaning = scorer.meaning();
+    check_temperature(meaning, temperature)?;
     let mut top = vec![Sums::default(); BINS];
     let mut pairs = vec![Sums::default(); FINE_BINS];
-    let (mut nll, mut n_answers) = (0.0, 0.0);
-    let calibrate = |asked: &Asked, row: &[f32]| calibrate_query(graph, asked, row, temperature);
+    let (mut nll, mut n_answers, mut n_top) = (Some(0.0), 0.0, 0.0);
+    let calibrate = |asked: &Asked, row: &[f32]| match meaning {
+        Meaning::Share => calibrate_shares(graph, asked, row, temperature),
+        Meaning::Holds => calibrate_triples(graph, split, asked, row),
+    };
     let add = |query: QueryCalibration| {
-        nll += query.nll;
+        nll = nll.zip(query.nll).map(|(sum, nll)| sum + nll);
         n_answers += query.n_answers;
+        n_top += query.n_top;
         let bin = ((query.top * BINS as f64) as usize).min(BINS - 1);
-        top[bin].add(query.n_answers, query.top * query.n_answers, query.n_top_drawn);
+        top[bin].add(query.n_top, query.top * query.n_top, query.n_top_drawn);
         for (sums, own) in pairs.iter_mut().zip(&query.pairs) {
             sums.add(own.count, own.mass, own.drawn);
         }
@@ -88,14 +102,23 @@ pub fn calibrate(
     for_each_row(graph, &held_out(graph, split), scorer, progress, calibrate, add)?;
     Ok(Calibration {
         temperature,
-        nll_filtered: nll / n_answers,
-        top_answer: reliability(&top, n_answers),
+        nll_filtered: nll.map(|nll| nll / n_answers),
+        top_answer: reliability(&top, n_top),
         pairs: reliability(&equal_mass(&pairs), n_answers),
     })
 }
 
+/// Dividing log-probabilities by a temperature makes other shares of shares, but nothing of sense of
+/// probabilities that each stand for themselves.
+pub(crate) fn check_temperature(meaning: Meaning, temperature: f64) -> Result<(), Error> {
+    match meaning {
+        Meaning::Holds if temperature != 1.0 => Err(Error::NoTemperature { temperature }),
+        _ => Ok(()),
+    }
+}
+
 /// The temperature at which the answers of a split are most likely; nothing if there are so few
-/// that it would say more about them than about the model.
+/// that it would say more about them than about the model, or if probabilities are no shares.
 ///
 /// The loss is tabulated for nine temperatures in one pass, and its lowest point found by a parabola
 /// through the three lowest; a last pass does the same on a finer grid around it.
@@ -113,7 +136,8 @@ pub fn fit_temperature(
     /// Passes on the coarse grid: temperatures from e^-7 to e^7 can be reached.
     const COARSE_PASSES: usize = 5;
     let asked = held_out(graph, split);
-    if 2 * graph.triples(split).len() < LEAST_ANSWERS {
+    let is_enough = 2 * graph.triples(split).len() >= LEAST_ANSWERS;
+    if scorer.meaning() != Meaning::Share || !is_enough {
         return Ok(None);
     }
     let mut grid = Grid { center: 0.0, step: 0.35 };
@@ -200,7 +224,7 @@ fn query_nll(graph: &Graph, asked: &Asked, row: &[f32]) -> f64 {
     asked.answers.iter().map(|answer| nll(answer.object)).sum()
 }
 
-fn calibrate_query(
+fn calibrate_shares(
     graph: &Graph,
     asked: &Asked,
     row: &[f32],
@@ -237,7 +261,37 @@ fn calibrate_query(
         pairs[fine_bin(f64::from(row[*object as usize]) - left)].drawn += 1.0;
     }
     let n_top_drawn = new.iter().filter(|object| **object == top_object).count() as f64;
-    QueryCalibration { n_answers, top: top.exp().min(1.0), n_top_drawn, nll, pairs }
+    let top = top.exp().min(1.0);
+    QueryCalibration { n_answers, n_top: n_answers, top, n_top_drawn, nll: Some(nll), pairs }
+}
+
+fn calibrate_triples(graph: &Graph, split: Split, asked: &Asked, row: &[f32]) -> QueryCalibration {
+    let answers = graph.answers().in_split(asked.number as usize, split);
+    let known = graph.answers().up_to(asked.number as usize, split);
+    let mut row = row.to_vec();
+    for object in known.iter().filter(|object| !answers.contains(object)) {
+        row[object.0 as usize] = f32::NEG_INFINITY;
+    }
+    let mut pairs = vec![Sums::default(); FINE_BINS];
+    let (mut top, mut top_object) = (f32::NEG_INFINITY, 0);
+    for (object, log_prob) in (0..).zip(&row).filter(|(_, x)| **x != f32::NEG_INFINITY) {
+        if *log_prob > top {
+            (top, top_object) = (*log_prob, object);
+        }
+        let log_prob = f64::from(*log_prob);
+        pairs[fine_bin(log_prob)].add(1.0, log_prob.exp(), 0.0);
+    }
+    for object in answers {
+        pairs[fine_bin(f64::from(row[object.0 as usize]))].drawn += 1.0;
+    }
+    QueryCalibration {
+        n_answers: answers.len() as f64,
+        n_top: 1.0,
+        top: f64::from(top).exp().min(1.0),
+        n_top_drawn: f64::from(u8::from(answers.contains(&EntityId(top_object)))),
+        nll: None,
+        pairs,
+    }
 }
 
 fn fine_bin(log_prob: f64) -> usize {

@@ -7,12 +7,14 @@ use fullrank_graph::{EntityId, Graph, Split};
 
 use super::{AnswerRank, Asked, HeldOut, Scorer, for_each_row, held_out};
 use crate::error::Error;
+use crate::output::Meaning;
 use crate::train::Signal;
 
 /// Ranks every held-out answer of a split against its own candidates:
 /// 0.5 · (negatives above + negatives above or beside) + 1.
 ///
-/// The filtered NLL is that among the answer and its candidates.
+/// The filtered NLL is that among the answer and its candidates; nothing where probabilities are no
+/// shares.
 ///
 /// # Errors
 /// When a score is not a number, or when `progress` says stop.
@@ -24,13 +26,18 @@ pub fn rank_candidates(
     progress: &mut dyn FnMut(usize, usize) -> Signal,
 ) -> Result<Vec<AnswerRank>, Error> {
     let n_relations = graph.relations().len() as u32;
+    let meaning = scorer.meaning();
     let rank_query = |asked: &Asked, row: &[f32]| {
         let relation = graph.answers().relation(asked.number as usize);
         let side =
             if relation.0 < n_relations { &candidates.objects } else { &candidates.subjects };
         let rank = |answer: &HeldOut| {
             let negatives = &side.entities[answer.triple as usize * side.width..][..side.width];
-            rank_among(asked, answer.object, negatives, row)
+            let among = rank_among(asked, answer.object, negatives, row);
+            match meaning {
+                Meaning::Share => among,
+                Meaning::Holds => AnswerRank { nll_filtered: None, nll: None, ..among },
+            }
         };
         asked.answers.iter().map(rank).collect::<Vec<_>>()
     };
@@ -53,7 +60,7 @@ fn rank_among(asked: &Asked, object: EntityId, negatives: &[EntityId], row: &[f3
         above: count(|other, score| other > score),
         beside: count(|other, score| other == score),
         candidates: negatives.len() as u32 + 1,
-        nll_filtered: all.sum::<f64>().ln() - f64::from(score),
-        nll: -f64::from(score),
+        nll_filtered: Some(all.sum::<f64>().ln() - f64::from(score)),
+        nll: Some(-f64::from(score)),
     }
 }

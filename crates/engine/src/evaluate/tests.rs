@@ -24,7 +24,7 @@ pub(crate) fn graph(splits: [&str; 3]) -> Graph {
 }
 
 /// Log-probabilities from a function of query and object.
-struct Fixed<F: Fn(Query, u32) -> f32>(usize, F);
+pub(crate) struct Fixed<F: Fn(Query, u32) -> f32>(pub(crate) usize, pub(crate) F);
 
 impl<F: Fn(Query, u32) -> f32> Scorer for Fixed<F> {
     fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
@@ -32,6 +32,10 @@ impl<F: Fn(Query, u32) -> f32> Scorer for Fixed<F> {
         for query in queries {
             rows.extend((0..self.0 as u32).map(|object| (self.1)(*query, object)));
         }
+    }
+
+    fn meaning(&self) -> Meaning {
+        Meaning::Share
     }
 }
 
@@ -52,8 +56,8 @@ fn a_hand_worked_example() {
     assert_eq!((forward.above, forward.beside, forward.candidates), (1, 0, 2));
     assert_eq!(forward.realistic(), 2.0);
     // Training answers b and c leave .4 + .1 + .1: the filtered probability is .1 / .6.
-    assert!((forward.nll_filtered - 6_f64.ln()).abs() < 1e-6);
-    assert!((forward.nll - 10_f64.ln()).abs() < 1e-6);
+    assert!((forward.nll_filtered.unwrap() - 6_f64.ln()).abs() < 1e-6);
+    assert!((forward.nll.unwrap() - 10_f64.ln()).abs() < 1e-6);
     // Asking (e, r⁻¹, ?): nothing else is known; a is the most likely of all.
     let inverse = found[1];
     assert_eq!((inverse.above, inverse.beside, inverse.candidates), (0, 0, 5));
@@ -84,7 +88,7 @@ fn a_constant_model_gets_the_chance_value() {
     }
     let all = metrics(&found).unwrap();
     assert!(all.realistic.amri.abs() < 1e-12);
-    assert!((all.nll - 30_f64.ln()).abs() < 1e-5);
+    assert!((all.nll.unwrap() - 30_f64.ln()).abs() < 1e-5);
 }
 
 fn random_graph(entities: u32, relations: u32, triples: usize, seed: u64) -> Graph {
@@ -211,7 +215,7 @@ fn a_triple_that_is_in_training_too_is_ranked_as_any_other() {
     let forward = found.iter().find(|rank| rank.object == EntityId(1)).unwrap();
     assert_eq!((forward.above, forward.candidates), (1, 2));
     // c is removed, b itself is not: .3 of .8.
-    assert!((forward.nll_filtered - (0.8_f64 / 0.3).ln()).abs() < 1e-6);
+    assert!((forward.nll_filtered.unwrap() - (0.8_f64 / 0.3).ln()).abs() < 1e-6);
 }
 
 #[test]
@@ -308,4 +312,35 @@ fn a_perfect_model_is_calibrated_and_a_cold_one_is_not() {
     let fitted =
         fit_temperature(&graph, Split::Valid, &Fixed(n, score(40.0)), &mut |_, _| Signal::Continue);
     assert!((fitted.unwrap().unwrap() / 40.0 - 1.0).abs() < 0.05);
+}
+
+#[test]
+fn a_triple_that_is_as_likely_as_it_happens_is_calibrated() {
+    /// A tenth for every pair.
+    struct Tenth;
+    impl Scorer for Tenth {
+        fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
+            rows.clear();
+            rows.resize(queries.len() * 10, 0.1_f32.ln());
+        }
+        fn meaning(&self) -> Meaning {
+            Meaning::Holds
+        }
+    }
+    // Every entity is followed by the next: one of ten objects holds for each of the 20 queries.
+    let next: String = (0..10).map(|i| format!("e{i} r e{};", (i + 1) % 10)).collect();
+    let graph = graph([&next.replace(" r ", " s "), "", &next]);
+    let calibrate = |temperature| {
+        calibrate(&graph, Split::Test, &Tenth, temperature, &mut |_, _| Signal::Continue)
+    };
+    let found = calibrate(1.0).unwrap();
+    assert_eq!(found.nll_filtered, None);
+    assert!(found.pairs.ece < 1e-6 && found.pairs.bins.len() == 1);
+    let bin = found.pairs.bins[0];
+    assert_eq!((bin.count, bin.observed), (200.0, 0.1));
+    // The first object is taken for the top answer, which is right for e9 and for e1.
+    assert_eq!((found.top_answer.bins[0].count, found.top_answer.bins[0].observed), (20.0, 0.1));
+    assert!(matches!(calibrate(2.0), Err(Error::NoTemperature { .. })));
+    let fitted = fit_temperature(&graph, Split::Test, &Tenth, &mut |_, _| Signal::Continue);
+    assert_eq!(fitted.unwrap(), None);
 }

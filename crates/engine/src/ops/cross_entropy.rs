@@ -3,7 +3,7 @@
 //! Cross-entropy of softmax and mixture output layers over all objects, with sparse weighted
 //! answers, as one operation. A plain softmax is a mixture of one component.
 
-mod kernel;
+pub(super) mod kernel;
 #[cfg(test)]
 mod tests;
 
@@ -44,7 +44,7 @@ impl BatchAnswers {
         self.objects.len()
     }
 
-    fn query(&self, number: usize) -> usize {
+    pub(super) fn query(&self, number: usize) -> usize {
         self.queries[number] as usize
     }
 }
@@ -150,15 +150,15 @@ fn reference(input: Normalised, answers: &BatchAnswers, smoothing: f32) -> Tenso
 /// What the operation takes besides tensors.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    score: PairScore,
-    answers: Arc<BatchAnswers>,
-    smoothing: f32,
-    has_bias: bool,
-    workspace: Arc<Mutex<Workspace>>,
+    pub(super) score: PairScore,
+    pub(super) answers: Arc<BatchAnswers>,
+    pub(super) smoothing: f32,
+    pub(super) has_bias: bool,
+    pub(super) workspace: Arc<Mutex<Workspace>>,
 }
 
 impl Call {
-    fn inputs<'a>(&'a self, tensors: &'a Slices, shape: Shape) -> Inputs<'a> {
+    pub(super) fn inputs<'a>(&'a self, tensors: &'a Slices, shape: Shape) -> Inputs<'a> {
         Inputs {
             shape,
             score: self.score,
@@ -171,34 +171,36 @@ impl Call {
         }
     }
 
-    fn with_workspace<T>(&self, work: impl FnOnce(&mut Workspace) -> T) -> T {
+    pub(super) fn with_workspace<T>(&self, work: impl FnOnce(&mut Workspace) -> T) -> T {
         // What a panicking thread left behind is overwritten by the next pass.
         work(&mut self.workspace.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-struct Slices<'a> {
+/// The values of a call's tensors.
+pub(super) struct Slices<'a> {
     context: std::borrow::Cow<'a, [f32]>,
     log_prior: std::borrow::Cow<'a, [f32]>,
     objects: std::borrow::Cow<'a, [f32]>,
     bias: std::borrow::Cow<'a, [f32]>,
 }
 
+/// The tensors of a call.
 #[derive(Debug, Clone)]
-struct Tensors {
-    context: FlexTensor,
-    log_prior: FlexTensor,
-    objects: FlexTensor,
-    bias: FlexTensor,
+pub(super) struct Tensors {
+    pub(super) context: FlexTensor,
+    pub(super) log_prior: FlexTensor,
+    pub(super) objects: FlexTensor,
+    pub(super) bias: FlexTensor,
 }
 
 impl Tensors {
-    fn shape(&self) -> Shape {
+    pub(super) fn shape(&self) -> Shape {
         let (prior, objects) = (self.log_prior.shape(), self.objects.shape());
         Shape { queries: prior[0], components: prior[1], dim: objects[1], entities: objects[0] }
     }
 
-    fn slices(&self) -> Slices<'_> {
+    pub(super) fn slices(&self) -> Slices<'_> {
         Slices {
             context: values(&self.context),
             log_prior: values(&self.log_prior),

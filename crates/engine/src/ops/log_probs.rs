@@ -4,21 +4,24 @@
 //! Nothing is differentiated here: losses have their own operation.
 
 use burn::backend::{DispatchDevice, Flex};
-use burn::tensor::activation::log_softmax;
+use burn::tensor::activation::{log_sigmoid, log_softmax};
 use burn::tensor::{DType, Tensor, TensorData};
 use rayon::prelude::*;
 
 use super::cross_entropy::Normalised;
 use super::product::{Matrix, Onto};
 use super::{simd, values};
+use crate::output::Meaning;
 
 /// Log-probabilities of every object, `[B, E]`, row after row into `out`.
 ///
-/// Each row's probabilities sum to one for any number of components.
-pub(crate) fn log_probs(input: Normalised, out: &mut Vec<f32>) {
+/// Where they are shares, each row's probabilities sum to one for any number of components.
+pub(crate) fn log_probs(input: Normalised, meaning: Meaning, out: &mut Vec<f32>) {
     match input.context.device().as_dispatch() {
-        DispatchDevice::Flex(_) if input.context.dtype() == DType::F32 => fused(input, out),
-        _ => *out = floats(reference(input).into_data()),
+        DispatchDevice::Flex(_) if input.context.dtype() == DType::F32 => {
+            fused(input, meaning, out);
+        }
+        _ => *out = floats(reference(input, meaning).into_data()),
     }
 }
 
@@ -26,7 +29,7 @@ fn floats(data: TensorData) -> Vec<f32> {
     data.convert::<f32>().try_into_vec().expect("just converted to f32")
 }
 
-fn reference(input: Normalised) -> Tensor<2> {
+fn reference(input: Normalised, meaning: Meaning) -> Tensor<2> {
     let Normalised { context, log_prior, objects, bias, score } = input;
     let [queries, components] = log_prior.dims();
     let entities = objects.dims()[0];
@@ -34,13 +37,17 @@ fn reference(input: Normalised) -> Tensor<2> {
     if let Some(bias) = bias {
         logits = logits + bias.unsqueeze();
     }
-    let parts = log_softmax(logits, 1).reshape([queries, components, entities]);
+    let parts = match meaning {
+        Meaning::Share => log_softmax(logits, 1),
+        Meaning::Holds => log_sigmoid(logits),
+    };
+    let parts = parts.reshape([queries, components, entities]);
     let mixed = parts + log_prior.reshape([queries, components, 1]);
     let top = mixed.clone().max_dim(1);
     ((mixed - top.clone()).exp().sum_dim(1).log() + top).reshape([queries, entities])
 }
 
-fn fused(input: Normalised, out: &mut Vec<f32>) {
+fn fused(input: Normalised, meaning: Meaning, out: &mut Vec<f32>) {
     /// Rows (queries × components) of one tile, at most.
     const ROWS: usize = 128;
     /// Floats of one thread's logits, at most; fewer rows where objects are many.
@@ -74,7 +81,10 @@ fn fused(input: Normalised, out: &mut Vec<f32>) {
                 .zip(logits.chunks_exact(components * entities))
                 .zip(log_prior.chunks_exact(components))
             {
-                mix(out, logits, log_prior);
+                match meaning {
+                    Meaning::Share => mix(out, logits, log_prior),
+                    Meaning::Holds => mix_sigmoids(out, logits, log_prior),
+                }
             }
         });
 }
@@ -98,6 +108,16 @@ fn mix(out: &mut [f32], logits: &[f32], log_prior: &[f32]) {
     }
 }
 
+/// Mixes the sigmoids of one query's components.
+fn mix_sigmoids(out: &mut [f32], logits: &[f32], log_prior: &[f32]) {
+    if let [_] = log_prior {
+        return simd::sigmoid::log_sigmoid(out, logits);
+    }
+    let share: Vec<f32> = log_prior.iter().map(|x| x.exp()).collect();
+    let prior = simd::sigmoid::Prior { log: log_prior, share: &share };
+    simd::sigmoid::log_mixed_sigmoid(out, logits, prior, &mut Vec::new());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,7 +125,7 @@ mod tests {
     use burn::tensor::{Device, Distribution};
 
     #[test]
-    fn fused_equals_plain_tensor_operations_and_rows_sum_to_one() {
+    fn fused_equals_plain_tensor_operations_and_shares_sum_to_one() {
         let device = Device::flex();
         let sizes = [(1, 1, 3, false), (200, 1, 50, true), (70, 4, 33, false), (3, 2, 2000, true)];
         for (score, (queries, components, entities, has_bias)) in
@@ -121,10 +141,12 @@ mod tests {
                 score,
             };
             let mut fused = Vec::new();
-            log_probs(input.clone(), &mut fused);
-            let plain = floats(reference(input).into_data());
-            for (fused, plain) in fused.iter().zip(&plain) {
-                assert!((fused - plain).abs() < 1e-4 * plain.abs().max(1.0), "{fused} {plain}");
+            for meaning in [Meaning::Holds, Meaning::Share] {
+                log_probs(input.clone(), meaning, &mut fused);
+                let plain = floats(reference(input.clone(), meaning).into_data());
+                for (fused, plain) in fused.iter().zip(&plain) {
+                    assert!((fused - plain).abs() < 1e-4 * plain.abs().max(1.0), "{fused} {plain}");
+                }
             }
             for row in fused.chunks_exact(entities) {
                 let sum: f64 = row.iter().map(|x| f64::from(*x).exp()).sum();

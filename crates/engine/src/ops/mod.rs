@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "SIMD chosen at run time, and gemm's face of pointers")]
 
 mod adam;
+mod binary_cross_entropy;
 mod channels;
 mod cross_entropy;
 mod distance;
@@ -20,6 +21,7 @@ mod score;
 mod simd;
 
 pub(crate) use adam::{AdamStep, Moments, adam_step, norm};
+pub(crate) use binary_cross_entropy::binary_cross_entropy;
 pub(crate) use channels::{Statistics, Treatment, channel_statistics, treat_channels};
 pub(crate) use cross_entropy::Shape;
 pub(crate) use cross_entropy::{BatchAnswers, Workspace};

@@ -33,6 +33,9 @@ macro_rules! dispatched {
 }
 pub(super) use dispatched;
 
+// After the macro, which it uses.
+pub(crate) mod sigmoid;
+
 dispatched!(
     /// The largest value of a row that is a number; −∞ if none is.
     maximum, maximum_body, (row: &[f32]) -> f32

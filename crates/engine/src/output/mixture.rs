@@ -1,6 +1,7 @@
 //! KGE-MoS: P(o|s,r) = Σ_k π_k(h) softmax(f_k(h)·Eᵀ), the mixture of softmaxes of Yang et al. 2018
 //! over a knowledge graph's entities ("On the Theoretical Limitations of Embedding-based Link
-//! Prediction", ICML 2026).
+//! Prediction", ICML 2026). With sigmoids in the place of the softmaxes it is the mixture of the same
+//! paper's appendix on sign reconstruction: P(y_o = 1|s,r) = Σ_k π_k(h) σ(f_k(h)·e_o).
 
 use burn::module::{Module, Param};
 use burn::nn::{BatchNorm, BatchNormConfig};

@@ -1,8 +1,9 @@
 //! How do scores become probabilities, and probabilities a loss?
 //!
 //! Every output layer turns a query vector h into components: vectors f_k(h), each scored against
-//! all objects and normalised, and the weights π_k they are mixed with. A softmax is a single one.
-//! Losses against drawn objects are in `sampled`, that against all of them is an operation.
+//! all objects, and the weights π_k they are mixed with. Scores become probabilities by a softmax over
+//! all objects or by a sigmoid for each; a plain softmax or sigmoid is a single component.
+//! Losses against drawn objects are in `sampled`, those against all of them are operations.
 
 mod mixture;
 mod negatives;
@@ -10,6 +11,7 @@ mod sampled;
 
 use burn::module::Module;
 use burn::tensor::Tensor;
+use serde::Serialize;
 
 use crate::config::{Config, OutputKind};
 use crate::random::{Noise, Weights};
@@ -26,24 +28,51 @@ pub(crate) struct Components {
     pub(crate) log_prior: Tensor<2>,
 }
 
-/// An output layer of any kind.
+/// What a probability of a model says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Meaning {
+    /// The share of this object among the answers of the query: those of all objects sum to one.
+    Share,
+    /// That the triple holds, whatever else does.
+    Holds,
+}
+
+impl OutputKind {
+    /// What its probabilities say.
+    pub fn meaning(self) -> Meaning {
+        match self {
+            // A margin gives none; when asked, scores become a softmax all the same.
+            Self::Softmax | Self::Mixture | Self::Margin => Meaning::Share,
+            Self::Sigmoid | Self::MixtureOfSigmoids => Meaning::Holds,
+        }
+    }
+
+    /// Whether several components are mixed.
+    pub fn is_mixture(self) -> bool {
+        matches!(self, Self::Mixture | Self::MixtureOfSigmoids)
+    }
+}
+
+/// What makes the components of an output layer.
 #[derive(Module, Debug)]
 pub(crate) enum Output {
-    /// P(o|s,r) = softmax(h·Eᵀ); nothing to learn beyond the encoder.
-    Softmax(Softmax),
+    /// h itself; nothing to learn beyond the encoder.
+    Single(Single),
     Mixture(Mixture),
 }
 
-/// P(o|s,r) = softmax(h·Eᵀ).
+/// P(o|s,r) = softmax(h·Eᵀ), or σ(h·e_o).
 #[derive(Module, Debug)]
-pub(crate) struct Softmax {}
+pub(crate) struct Single {}
 
 impl Output {
     pub(crate) fn new(config: &Config, weights: &mut Weights) -> Self {
         match config.output {
-            // The margin is of the loss; when asked, scores become a softmax all the same.
-            OutputKind::Softmax | OutputKind::Margin => Self::Softmax(Softmax {}),
-            OutputKind::Mixture => {
+            OutputKind::Softmax | OutputKind::Margin | OutputKind::Sigmoid => {
+                Self::Single(Single {})
+            }
+            OutputKind::Mixture | OutputKind::MixtureOfSigmoids => {
                 let config = MixtureConfig {
                     dim: config.dim,
                     components: config.components,
@@ -58,7 +87,7 @@ impl Output {
 
     pub(crate) fn forward(&self, query: Tensor<2>, noise: Option<&Noise>) -> Components {
         match self {
-            Self::Softmax(_) => {
+            Self::Single(_) => {
                 let log_prior = Tensor::zeros([query.dims()[0], 1], &query.device());
                 Components { context: query, log_prior }
             }

@@ -63,17 +63,6 @@ pub(crate) fn margin_loss(sampled: &Sampled, margin: f64, adversarial: f64) -> T
     (losses * sampled.weights()).sum()
 }
 
-/// Logistic loss of answers and drawn objects, `[1]`.
-#[cfg_attr(not(test), expect(dead_code, reason = "waits for the sigmoid output layer"))]
-pub(crate) fn logistic_loss(sampled: &Sampled, margin: f64, adversarial: f64) -> Tensor<1> {
-    let queries = sampled.negative_scores.dims()[0];
-    let right = activation::log_sigmoid(sampled.answer_scores.clone().add_scalar(margin));
-    let wrong = sampled.negative_scores.clone().add_scalar(margin).neg();
-    let wrong = activation::log_sigmoid(wrong) * sampled.negative_weights(adversarial);
-    let wrong = wrong.sum_dim(1).reshape([queries]) * sampled.constant(sampled.query_weights());
-    -(right * sampled.weights()).sum() - wrong.sum()
-}
-
 impl Sampled<'_> {
     fn constant(&self, values: Vec<f32>) -> Tensor<1> {
         let n = values.len();
@@ -255,21 +244,5 @@ mod tests {
         close(loss, expected);
         // Every term is short of its margin, so the gradient by a wrong object is its weight alone.
         close(grad[5 + 2], weights(&[0.5, 0.1, 2.0], 1));
-    }
-
-    #[test]
-    fn a_logistic_loss_equals_its_formula() {
-        let log_sigmoid = |x: f64| -(-x).exp().ln_1p();
-        let (loss, grad) = case().check(|sampled| logistic_loss(sampled, 0.7, 0.0));
-        let mut expected = 0.0;
-        for (weight, answer, wrong) in case().by_answer() {
-            let mean = wrong.iter().map(|wrong| log_sigmoid(-wrong - 0.7)).sum::<f64>()
-                / wrong.len() as f64;
-            expected -= weight * (log_sigmoid(0.7 + answer) + mean);
-        }
-        close(loss, expected);
-        assert_eq!(grad[9], 0.0, "a known answer that was drawn counts as nothing");
-        // −σ(−(γ + s)) by the answer of the second query.
-        close(grad[5], -1.0 / (1.0 + (0.7_f64 - 0.2).exp()));
     }
 }

@@ -158,10 +158,15 @@ fn penalties_equal_their_formulas() {
 #[test]
 fn training_learns_and_keeps_the_best_epoch() {
     let text = "dim = 16\nbatch = 16\nepochs = 12\nlearning_rate = 0.05\npatience = 3\ndropout = 0";
-    let mixture = "output = \"mixture\"\ncomponents = 2";
-    let compgcn = "encoder = \"compgcn\"\nmessage_dropout = 0";
-    let rgcn = "encoder = \"rgcn\"\nmessage_dropout = 0";
-    for choice in ["", mixture, compgcn, rgcn] {
+    let choices = [
+        "",
+        "output = \"mixture\"\ncomponents = 2",
+        "output = \"sigmoid\"",
+        "output = \"mixture-of-sigmoids\"\ncomponents = 2",
+        "encoder = \"compgcn\"\nmessage_dropout = 0",
+        "encoder = \"rgcn\"\nmessage_dropout = 0",
+    ];
+    for choice in choices {
         let folder = tempfile::tempdir().unwrap();
         let (trained, records) = run(folder.path(), &format!("{text}\n{choice}"), None);
         let trained = trained.unwrap();
@@ -221,6 +226,7 @@ fn weights_on(threads: usize, text: &str) -> Vec<u8> {
 fn the_same_seed_gives_the_same_run_at_any_number_of_threads() {
     for text in [
         "output = \"mixture\"\ncomponents = 2",
+        "output = \"mixture-of-sigmoids\"\ncomponents = 2",
         "score = \"cosine\"\nnegatives = 7",
         "encoder = \"transe\"\noutput = \"margin\"\nnegatives = 7",
     ] {
@@ -278,6 +284,24 @@ fn other_training_answers_of_a_query_are_no_negatives() {
     let expected = Negatives::draw(&config, 4, 0, [vec![1, 2]].into_iter()).unwrap();
     // d is an answer too, but of validation, which training must not know.
     assert_eq!(negatives, expected);
+}
+
+#[test]
+fn a_sigmoid_learns_to_rank_and_a_mixture_of_one_without_layers_is_the_same_model() {
+    let text = "dim = 16\nbatch = 16\nepochs = 20\nlearning_rate = 0.05\ndropout = 0";
+    let mixture = "output = \"mixture-of-sigmoids\"\ncomponents = 1\nlayers = 0";
+    let [plain, mixed] = ["output = \"sigmoid\"", mixture].map(|output| {
+        let folder = tempfile::tempdir().unwrap();
+        let (trained, records) = run(folder.path(), &format!("{text}\n{output}"), None);
+        trained.unwrap();
+        records.iter().map(|record| (record.loss, record.valid.unwrap())).collect::<Vec<_>>()
+    });
+    assert_eq!(plain, mixed);
+    let mrr = |valid: &Metrics| valid.realistic.mrr;
+    let (first, best) = (mrr(&plain[0].1), plain.iter().map(|x| mrr(&x.1)).fold(0.0, f64::max));
+    assert!(best > 2.0 * first, "from {first} to {best}");
+    // Such probabilities are no distribution, which alone has a likelihood of answers.
+    assert_eq!((plain[0].1.nll, plain[0].1.nll_filtered), (None, None));
 }
 
 #[test]

@@ -25,7 +25,8 @@ use super::BatchAnswers;
 use crate::ops::product::{Matrix, Onto};
 use crate::ops::score::{PairScore, Side};
 use crate::ops::simd;
-use answers::{AnswersByTile, mix_answers};
+pub(crate) use answers::AnswersByTile;
+use answers::mix_answers;
 
 /// Parts that objects are cut into: enough for many threads to share, few enough that the copies
 /// of the query gradient, one per part, stay small.
@@ -45,36 +46,36 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.queries * self.components
     }
 
-    fn chunk_len(&self) -> usize {
+    pub(crate) fn chunk_len(&self) -> usize {
         self.entities.div_ceil(CHUNKS)
     }
 
-    fn chunk(&self, number: usize) -> Range<usize> {
+    pub(crate) fn chunk(&self, number: usize) -> Range<usize> {
         let start = number * self.chunk_len();
         start..(start + self.chunk_len()).min(self.entities)
     }
 
-    fn n_chunks(&self) -> usize {
+    pub(crate) fn n_chunks(&self) -> usize {
         self.entities.div_ceil(self.chunk_len())
     }
 
     /// Tiles of a chunk, of nearly equal width.
-    fn tile_len(&self) -> usize {
+    pub(crate) fn tile_len(&self) -> usize {
         self.chunk_len().div_ceil(self.chunk_len().div_ceil(TILE_OBJECTS))
     }
 
     /// Rows per block: all components of a query are in one block.
-    fn block_len(&self) -> usize {
+    pub(crate) fn block_len(&self) -> usize {
         let most = (TILE_ROWS / self.components).max(1) * self.components;
         let blocks = self.rows().div_ceil(most);
         self.queries.div_ceil(blocks) * self.components
     }
 
-    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         pieces(0..self.rows(), self.block_len())
     }
 }
@@ -112,6 +113,7 @@ pub(crate) struct Saved {
 }
 
 /// Gradients of the loss.
+#[derive(Debug, Clone)]
 pub(crate) struct Grads {
     pub(crate) context: Vec<f32>,
     pub(crate) log_prior: Vec<f32>,
@@ -125,7 +127,7 @@ pub(crate) struct Grads {
 pub(crate) struct Workspace {
     kept_bytes: usize,
     pass: u64,
-    chunks: Vec<Chunk>,
+    pub(crate) chunks: Vec<Chunk>,
 }
 
 impl Workspace {
@@ -143,9 +145,9 @@ impl Workspace {
 }
 
 #[derive(Debug, Default)]
-struct Chunk {
+pub(crate) struct Chunk {
     /// The tile at work, unless it is kept.
-    tile: Vec<f32>,
+    pub(crate) tile: Vec<f32>,
     /// The first tiles of the chunk, as exp(z − maximum).
     kept: Vec<f32>,
     /// The maxima of kept tiles, row by row.
@@ -154,7 +156,7 @@ struct Chunk {
     maximum: Vec<f32>,
     /// Σ exp(z − maximum) of each row.
     sum: Vec<f64>,
-    grad_context: Vec<f32>,
+    pub(crate) grad_context: Vec<f32>,
 }
 
 /// One tile: a block of rows against some objects.
@@ -426,7 +428,7 @@ impl ChunkBackward<'_> {
     }
 }
 
-fn sum_grad_context(chunks: &[Chunk], shape: Shape) -> Vec<f32> {
+pub(crate) fn sum_grad_context(chunks: &[Chunk], shape: Shape) -> Vec<f32> {
     /// Floats that one thread adds up at a time.
     const PIECE: usize = 16 * 1024;
     let mut grad_context = vec![0.0; shape.rows() * shape.dim];
@@ -438,12 +440,12 @@ fn sum_grad_context(chunks: &[Chunk], shape: Shape) -> Vec<f32> {
     grad_context
 }
 
-fn rows_of<'a>(values: &'a [f32], rows: &Range<usize>, columns: usize) -> Matrix<'a> {
+pub(crate) fn rows_of<'a>(values: &'a [f32], rows: &Range<usize>, columns: usize) -> Matrix<'a> {
     Matrix::rows_of(&values[rows.start * columns..rows.end * columns], columns)
 }
 
 /// Cuts a range into pieces of `len`, the last one shorter.
-fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;
     range.step_by(len).map(move |start| start..(start + len).min(end))
 }

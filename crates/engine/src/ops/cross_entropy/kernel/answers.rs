@@ -84,7 +84,7 @@ fn smoothing_loss(
 }
 
 /// A batch's answers in the order in which tiles meet them.
-pub(super) struct AnswersByTile {
+pub(crate) struct AnswersByTile {
     /// Numbers of answers, by tile of objects, then by query.
     order: Vec<u32>,
     /// Where each tile's answers start in `order`.
@@ -93,7 +93,7 @@ pub(super) struct AnswersByTile {
 }
 
 impl AnswersByTile {
-    pub(super) fn of(inputs: &Inputs) -> Self {
+    pub(crate) fn of(inputs: &Inputs) -> Self {
         let shape = inputs.shape;
         let tiles_per_chunk = shape.chunk_len().div_ceil(shape.tile_len());
         let tile_of = |number: u32| {
@@ -114,7 +114,7 @@ impl AnswersByTile {
         Self { order, starts, tiles_per_chunk }
     }
 
-    pub(super) fn in_tile(&self, chunk: usize, tile: usize) -> &[u32] {
+    pub(crate) fn in_tile(&self, chunk: usize, tile: usize) -> &[u32] {
         let tile = chunk * self.tiles_per_chunk + tile;
         &self.order[self.starts[tile] as usize..self.starts[tile + 1] as usize]
     }
