@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod config;
 pub mod evaluate;
+pub mod models;
 pub mod predict;
 
 mod encoder;

@@ -9,6 +9,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use crate::config::{Config, OutputKind};
+use crate::models::{Formula, Limit};
 use crate::random::{Noise, Weights};
 use mixture::{Mixture, MixtureConfig};
 
@@ -32,6 +33,20 @@ pub(crate) enum Output {
 /// P(o|s,r) = softmax(h·Eᵀ).
 #[derive(Module, Debug)]
 pub(crate) struct Softmax {}
+
+impl OutputKind {
+    /// What it computes, as people write it.
+    pub(crate) fn formula(self) -> Formula {
+        match self {
+            Self::Softmax => Formula::new("softmax(z)", "0", Limit::DimPlusOne),
+            Self::Mixture => Formula::new(
+                "Σ_k π_k(h)·softmax(f_k(h)·Eᵀ)",
+                "K·d + layers·K·(d² + 2d)",
+                Limit::Entities,
+            ),
+        }
+    }
+}
 
 impl Output {
     pub(crate) fn new(config: &Config, weights: &mut Weights) -> Self {
