@@ -10,6 +10,7 @@ pub mod config;
 pub mod evaluate;
 pub mod models;
 pub mod predict;
+pub mod spectrum;
 pub mod toy;
 
 mod encoder;

@@ -18,6 +18,7 @@ pub(crate) enum Purpose {
     Order = 2,
     Dropout = 3,
     Benchmark = 4,
+    Sketch = 5,
 }
 
 /// The generator for one use: `counters` are, say, the update and the layer.
