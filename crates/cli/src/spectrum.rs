@@ -144,15 +144,15 @@ fn text(report: &Report) -> String {
     );
     format!(
         "Log-probabilities of {} queries ({}) by {} entities: {how}; d = {}\n\n{ranks_table}\n\
-         {}\n  {} in powers of ten, from 1 to {:.0e}, over places 1 to {}\n",
+         {}\n  {}\n  places 1 to {}, heights from 1 to {:.0e} of the largest, both logarithmic\n",
         count(*n_queries),
         report.split,
         count(*n_entities),
         count(report.dim),
         values_table(singular_values),
         sparkline(singular_values, ranks[2].tolerance),
-        ranks[2].tolerance,
         count(singular_values.len()),
+        ranks[2].tolerance,
     )
 }
 
@@ -170,13 +170,16 @@ fn values_table(values: &[f64]) -> String {
     table(&["place", "singular value", "share"], places.into_iter().map(row))
 }
 
-/// A bar for each stretch of places, as high as its first value is above the floor, in logarithms.
+/// A bar for each place on a logarithmic scale, as high as its value is above the floor, in
+/// logarithms too.
 fn sparkline(values: &[f64], floor: f64) -> String {
     const WIDTH: usize = 60;
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let width = WIDTH.min(values.len());
     let bar = |i: usize| {
-        let share = share(values[i * values.len() / width], values[0]);
+        let part = i as f64 / (width - 1).max(1) as f64;
+        let place = (values.len() as f64).powf(part).round() as usize;
+        let share = share(values[place - 1], values[0]);
         let height = 1.0 - (share.max(floor).ln() / floor.ln());
         BARS[(height * 8.0).ceil() as usize]
     };
@@ -194,6 +197,8 @@ mod tests {
 
     #[test]
     fn bars_fall_from_the_largest_to_nothing_at_the_floor() {
+        // Four bars, at places 4^0, 4^(1/3) = 1.6, 4^(2/3) = 2.5 and 4.
         assert_eq!(sparkline(&[1.0, 1e-2, 1e-4, 0.0], 1e-4), "█▄  ");
+        assert_eq!(sparkline(&[0.0], 1e-4), " ");
     }
 }

@@ -155,7 +155,12 @@ fn encoder(kind: EncoderKind, sizes: Option<Sizes>) -> Part {
 
 /// The only score so far.
 fn dot(sizes: Option<Sizes>) -> Part {
-    part("dot", Formula::linear("h·e_o, with `bias` + b_o", "0, with `bias` E"), sizes, |_| 0)
+    part(
+        "dot",
+        Formula::linear("h·e_o; with `bias`, + b_o for E parameters more", "0"),
+        sizes,
+        |_| 0,
+    )
 }
 
 fn output(kind: OutputKind, sizes: Option<Sizes>) -> Part {

@@ -12,13 +12,13 @@ use super::svg::{Anchor, Font, GREY, Point, Svg, ramp};
 
 const COMPONENTS: [usize; 4] = [1, 2, 4, 8];
 /// Four directions, not quite regular: nothing hides behind anything else.
-const OBJECTS: [[f32; 2]; 4] = [[3.2, 0.4], [-0.6, 3.0], [-2.8, -1.2], [1.0, -2.6]];
+const OBJECTS: [[f32; 2]; 4] = [[4.2, 0.5], [-0.8, 4.0], [-3.6, -1.6], [1.3, -3.4]];
 /// Weights of projections and gates that spread well; any other seed shows the same.
 const SEED: u64 = 6;
 /// Patches of the sheet along each side.
 const PATCHES: usize = 22;
 /// Query vectors from minus to plus this, in both dimensions.
-const REACH: f64 = 4.0;
+const REACH: f64 = 8.0;
 const PANEL: f64 = 290.0;
 const WIDTH: f64 = 4.0 * PANEL + 20.0;
 
@@ -39,10 +39,10 @@ struct View {
 pub(super) fn distributions() -> Svg {
     let title = "Distributions over 4 entities that a mixture of K softmaxes can give (d = 2)";
     let mut svg = Svg::new(WIDTH, 400.0, title);
-    let view = View::from_above(0.62, 0.30);
+    let view = View::from_above(0.25, 0.32);
     for (panel, components) in COMPONENTS.into_iter().enumerate() {
         let middle = [10.0 + PANEL * (panel as f64 + 0.5), 225.0];
-        let at = |point: Space| view.paper(point, middle, 138.0);
+        let at = |point: Space| view.paper(point, middle, 148.0);
         frame(&at, &mut svg);
         Sheet::of(components, in_tetrahedron).draw(view, at, &mut svg);
         caption(components, middle, &mut svg);
@@ -59,7 +59,7 @@ pub(super) fn log_ratios() -> Svg {
     let title = "The same as log-ratios: one softmax is flat, a mixture is not (d = 2, E = 4)";
     let mut svg = Svg::new(WIDTH, 400.0, title);
     let sheets = COMPONENTS.map(|components| Sheet::of(components, to_last));
-    let view = View::along(normal(), 0.16);
+    let view = View::along(normal(), 0.30);
     let reach = sheets.iter().flat_map(|sheet| &sheet.0).map(|p| length(*p)).fold(0.0, f64::max);
     for (panel, (sheet, components)) in sheets.iter().zip(COMPONENTS).enumerate() {
         let middle = [10.0 + PANEL * (panel as f64 + 0.5), 205.0];
@@ -188,7 +188,7 @@ fn frame(at: &impl Fn(Space) -> Point, svg: &mut Svg) {
 fn axes(reach: f64, at: &impl Fn(Space) -> Point, svg: &mut Svg) {
     for axis in 0..3 {
         let mut end = [0.0; 3];
-        end[axis] = 0.62 * reach;
+        end[axis] = 0.8 * reach;
         svg.line(at(scaled(end, -1.0)), at(end), GREY);
         let [x, y] = at(scaled(end, 1.12));
         let name = format!("log P({})/P(4)", axis + 1);

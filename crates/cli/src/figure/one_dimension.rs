@@ -23,7 +23,7 @@ struct Region {
 /// The rankings and labels that occur, of all there are.
 pub(super) fn rankings() -> Svg {
     let mut svg = Svg::new(900.0, 470.0, "What one dimension can rank and label (d = 1, E = 3)");
-    let x = |value: f64| 450.0 + 260.0 * value;
+    let x = |value: f64| 545.0 + 250.0 * value;
     let thin = Stroke { color: "#222", width: 1.2 };
     let rows = [("object vectors", 90.0), ("feasible rankings", 190.0), ("feasible labels", 270.0)];
     for (name, y) in rows {
@@ -37,9 +37,10 @@ pub(super) fn rankings() -> Svg {
         let y = 90.0 - 10.0 + 10.0 * i as f64;
         let end = x(f64::from(object));
         svg.arrow([x(0.0), y], [end, y], Stroke { color, width: 3.0 });
-        let above = if i == 1 { y + 28.0 } else { y - 10.0 };
+        let above = [y - 10.0, y + 28.0, y + 24.0][i];
         let anchor = if object > 0.0 { Anchor::Start } else { Anchor::End };
-        svg.text([end, above], anchor, Font::Plain, &format!("e{} = {object}", i + 1));
+        let name = format!("e{} = {object}", i + 1).replace('-', "−");
+        svg.text([end, above], anchor, Font::Plain, &name);
     }
     let [rankings, labels] = [regions(ranking), regions(label)];
     for (regions, y) in [(&rankings, 190.0), (&labels, 270.0)] {
@@ -53,20 +54,20 @@ pub(super) fn rankings() -> Svg {
     svg.text([x(1.15), 295.0], Anchor::End, Font::Small, "query vector h, from −1 to 1");
     all_of("rankings", &all_rankings(), &rankings, 350.0, &mut svg);
     all_of("labels", &all_labels(), &labels, 400.0, &mut svg);
-    let note = "Crossed out: no query vector gives it. 1 2 3 means entity 1 before 2 before 3; + is a \
+    let note = "Pale: no query vector gives it. 1 2 3 means entity 1 before 2 before 3; + is a \
                 score above zero.";
     svg.text([40.0, 445.0], Anchor::Start, Font::Small, note);
     svg
 }
 
-/// All outcomes of a kind, those crossed out that no region has.
+/// All outcomes of a kind, those pale that no region has.
 fn all_of(kind: &str, all: &[String], found: &[Region], y: f64, svg: &mut Svg) {
     let is_found = |outcome: &String| found.iter().any(|region| region.says == *outcome);
     let n_found = all.iter().filter(|outcome| is_found(outcome)).count();
     let name = format!("{n_found} of {} {kind}", all.len());
     svg.text([40.0, y], Anchor::Start, Font::Bold, &name);
     for (i, outcome) in all.iter().enumerate() {
-        let font = if is_found(outcome) { Font::Bold } else { Font::Struck };
+        let font = if is_found(outcome) { Font::Bold } else { Font::Pale };
         svg.text([220.0 + 80.0 * i as f64, y], Anchor::Start, font, outcome);
     }
 }
@@ -95,13 +96,15 @@ pub(super) fn distributions() -> Svg {
         svg.text([x - 8.0, y + 4.0], Anchor::End, Font::Small, &p.to_string());
     }
     svg.text([235.0, 432.0], Anchor::Middle, Font::Plain, "query vector h");
-    svg.text([65.0, 72.0], Anchor::Start, Font::Plain, "probability");
+    svg.text([65.0, 66.0], Anchor::Start, Font::Plain, "probability");
     for (object, color) in COLORS.into_iter().enumerate() {
         let line: Vec<Point> = rows.iter().zip(0..).map(|(row, i)| at(h(i), row[object])).collect();
         svg.polyline(&line, Stroke { color, width: 2.5 });
-        let place = [SAMPLES, 9 * SAMPLES / 16, 0][object];
+        let place = [7 * SAMPLES / 8, 9 * SAMPLES / 16, SAMPLES / 4][object];
         let [x, y] = at(h(place), rows[place][object]);
-        svg.text([x + 6.0, y - 8.0], Anchor::Start, Font::Plain, &format!("entity {}", object + 1));
+        let (anchor, x) =
+            if object == 0 { (Anchor::End, x - 8.0) } else { (Anchor::Start, x + 6.0) };
+        svg.text([x, y - 8.0], anchor, Font::Plain, &format!("entity {}", object + 1));
     }
     triangle(&rows, &mut svg);
     svg

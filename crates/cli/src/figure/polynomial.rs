@@ -55,7 +55,7 @@ const MOST_DOTS: usize = 1000;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 960.0;
 /// Where the polynomial is zero, and how far it reaches up and down.
-const ZERO: f64 = 250.0;
+const ZERO: f64 = 375.0;
 const REACH: f64 = 150.0;
 
 pub(super) fn draw(arguments: &QueryArguments) -> anyhow::Result<Svg> {
@@ -139,9 +139,9 @@ impl<'a> Heights<'a> {
         const LEAST: f64 = 0.15;
         let range = (self.highest - self.lowest).max(1e-9);
         let share = (self.logarithm(x) - self.lowest) / range;
-        // Below the lowest object there are only roots, which are drawn at zero.
+        // Nearer to a root than any object is, the height is in proportion to the value.
         let height = match share {
-            ..0.0 => (LEAST + share).max(0.0),
+            ..0.0 => LEAST * 10_f64.powf(share * range),
             _ => LEAST + (1.0 - LEAST) * share,
         };
         // The sign changes halfway between two places.
@@ -159,7 +159,7 @@ fn picture(graph: &Graph, query: Query, decomposition: &Decomposition, row: usiz
         "Positive at the answers of {} alone",
         short(&query_names(graph, query).to_string(), 90)
     );
-    let mut svg = Svg::new(1000.0, 520.0, &title);
+    let mut svg = Svg::new(1000.0, 620.0, &title);
     let (first, last) = shown_places(&polynomial, order.len());
     let heights = Heights::over(polynomial, first..=last);
     let (from, to) = (f64::from(first), f64::from(last));
@@ -227,20 +227,33 @@ fn objects(
         svg.dot(at(f64::from(place)), radius, COLORS[0]);
     }
     let answers: Vec<u32> = shown.filter(is_answer).collect();
-    for (i, place) in answers.iter().enumerate() {
-        let [x, y] = at(f64::from(*place));
-        svg.dot([x, y], 1.6 * radius, COLORS[1]);
-        if answers.len() <= NAMED {
-            let name = short(graph.entities().name(order[*place as usize]), 30);
-            // Neighbours get different heights.
-            let above = y - 8.0 - 13.0 * (i % 3) as f64;
-            svg.text([x, above], Anchor::Middle, Font::Small, &name);
-        }
+    if answers.len() <= NAMED {
+        names(graph, order, &answers, at, svg);
+    }
+    for place in answers {
+        svg.dot(at(f64::from(place)), 1.6 * radius, COLORS[1]);
     }
 }
 
+/// The name of each answer at the end of a line, each lower than the one before so that no line
+/// crosses a name.
+fn names(graph: &Graph, order: &[u32], answers: &[u32], at: &impl Fn(f64) -> Point, svg: &mut Svg) {
+    let is_right = |place: &u32| at(f64::from(*place))[0] > (LEFT + RIGHT) / 2.0;
+    let n_right = answers.iter().filter(|place| is_right(place)).count();
+    // Names run to the side on which there is more room.
+    let runs_left = 2 * n_right > answers.len();
+    for (i, place) in answers.iter().enumerate() {
+        let [x, y] = at(f64::from(*place));
+        let line = if runs_left { answers.len() - 1 - i } else { i };
+        let top = 60.0 + 13.0 * line as f64;
+        svg.line([x, top - 8.0], [x, y], Stroke { color: "#ccc", width: 0.8 });
+        let (anchor, beside) = if runs_left { (Anchor::End, -4.0) } else { (Anchor::Start, 4.0) };
+        let name = short(graph.entities().name(order[*place as usize]), 40);
+        svg.text([x + beside, top], anchor, Font::Small, &name);
+    }
+}
 fn legend(heights: &Heights, svg: &mut Svg) {
-    let y = 500.0;
+    let y = 600.0;
     svg.dot([LEFT + 6.0, y - 4.0], 4.0, COLORS[1]);
     svg.text([LEFT + 18.0, y], Anchor::Start, Font::Small, "answers");
     svg.dot([LEFT + 96.0, y - 4.0], 2.5, COLORS[0]);

@@ -33,8 +33,8 @@ pub(super) enum Font {
     Plain,
     Small,
     Bold,
-    /// Crossed out and pale.
-    Struck,
+    /// What is not there.
+    Pale,
 }
 
 /// Where text stands from its point.
@@ -50,7 +50,7 @@ pub(super) const COLORS: [&str; 3] = ["#12356b", "#c8501e", "#3f9e77"];
 
 const CSS: &str = "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;\
 fill:#222;font-size:14px}.title{font-size:19px;font-weight:600}.small{font-size:12px;fill:#555}\
-.bold{font-weight:600}.struck{fill:#9a9a9a;text-decoration:line-through}";
+.bold{font-weight:600}.pale{fill:#b4b4b4}";
 
 impl Svg {
     /// An empty picture with a title on top, which takes 40 pixels.
@@ -88,7 +88,7 @@ impl Svg {
         let _ = writeln!(
             self.body,
             "<polygon points=\"{}\" fill=\"{fill}\" fill-opacity=\"{opacity}\" stroke=\"#fff\" \
-             stroke-width=\".3\"/>",
+             stroke-width=\".2\"/>",
             coordinates(points)
         );
     }
@@ -110,7 +110,7 @@ impl Svg {
             Font::Plain => "plain",
             Font::Small => "small",
             Font::Bold => "bold",
-            Font::Struck => "struck",
+            Font::Pale => "pale",
         };
         let _ = writeln!(
             self.body,
