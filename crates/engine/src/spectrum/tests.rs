@@ -2,10 +2,7 @@ use fullrank_graph::{EntityId, RelationId};
 
 use super::*;
 use crate::config::{Config, OutputKind};
-use crate::encoder::Domain;
-use crate::model::{Model, Scoring};
-use crate::random::Weights;
-use crate::train::device;
+use crate::toy::Toy;
 
 /// Values by row and column.
 struct Fixed<F: Fn(usize, usize) -> f32>(usize, F);
@@ -73,19 +70,35 @@ fn the_rank_is_that_of_numpy() {
 const NUMPY_RANKS: [usize; 3] = [6, 7, 8];
 const NUMPY_VALUES: [f64; 4] = [2.0110042178, 0.6007272829, 0.1165282039, 0.0181382430];
 
-/// A model of dimension 4 with random weights, of a spread that makes its softmaxes differ.
-fn model(settings: Config) -> Scoring {
-    let settings = Config { dim: 4, seed: 3, ..settings };
-    Model::new(&settings, &Domain::without_edges(80, 2), Weights::new(3, device())).scoring()
+/// An output layer of dimension 4 over 80 objects, far enough apart for its softmaxes to differ.
+struct Spread(Toy);
+
+impl Spread {
+    fn of(output: OutputKind) -> Self {
+        let config = Config { dim: 4, seed: 3, output, ..Config::default() };
+        Self(Toy::new(&config, &(0..80).map(|object| vector(object + 100)).collect::<Vec<_>>()))
+    }
+}
+
+impl Scorer for Spread {
+    fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
+        let vectors: Vec<Vec<f32>> =
+            queries.iter().map(|query| vector(query.subject.0 as usize)).collect();
+        *rows = self.0.log_probs(&vectors).concat();
+    }
+}
+
+fn vector(i: usize) -> Vec<f32> {
+    (0..4).map(|k| 3.0 * ((i * (2 * k + 3)) as f32 * 0.37).sin()).collect()
 }
 
 #[test]
 fn a_softmax_of_dimension_d_has_rank_d_plus_one_and_a_mixture_more() {
-    let softmax = of(80, 80, &model(Config::default()), LIMITS);
-    assert!(matrix_rank(&softmax) <= 5, "{:?}", softmax.ranks);
-    let mixture = Config { output: OutputKind::Mixture, ..Config::default() };
-    let mixture = of(80, 80, &model(mixture), LIMITS);
-    assert!(matrix_rank(&mixture) > 4 + 1, "{:?}", mixture.ranks);
+    let softmax = of(90, 80, &Spread::of(OutputKind::Softmax), LIMITS);
+    assert_eq!(matrix_rank(&softmax), 4 + 1, "{:?}", softmax.ranks);
+    // K = 4 is the default: more than four softmaxes side by side would have.
+    let mixture = of(90, 80, &Spread::of(OutputKind::Mixture), LIMITS);
+    assert!(matrix_rank(&mixture) > 4 * (4 + 1), "{:?}", mixture.ranks);
 }
 
 #[test]
