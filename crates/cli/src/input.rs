@@ -68,6 +68,19 @@ enum HeaderArgument {
 }
 
 impl InputArguments {
+    /// A graph that is read as its names say.
+    pub(crate) fn of_path(data: PathBuf) -> Self {
+        Self {
+            data,
+            format: None,
+            columns: None,
+            header: HeaderArgument::Auto,
+            literals: false,
+            split: None,
+            ratios: None,
+        }
+    }
+
     /// Loads the graph.
     pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
         let by_name = self.columns.as_ref().is_some_and(Columns::by_name);

@@ -8,16 +8,19 @@ mod bench;
 mod demo;
 mod evaluate;
 mod export;
+mod figure;
 mod generate;
 mod input;
 mod inspect;
 mod memory;
+mod models;
 mod open;
 mod output;
 mod predict;
 mod report;
 mod settings;
 mod shell;
+mod spectrum;
 mod stop;
 mod train;
 
@@ -51,6 +54,9 @@ enum Command {
     Evaluate(evaluate::EvaluateArguments),
     Predict(predict::PredictArguments),
     Export(export::ExportArguments),
+    Spectrum(spectrum::SpectrumArguments),
+    Models(models::ModelsArguments),
+    Figure(figure::FigureArguments),
     #[command(subcommand)]
     Bench(bench::BenchCommand),
     Completions(shell::CompletionsArguments),
@@ -98,6 +104,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Export(arguments) => export::run(arguments),
+        Command::Spectrum(arguments) => spectrum::run(arguments),
+        Command::Models(arguments) => models::run(arguments),
+        Command::Figure(arguments) => figure::run(arguments),
         Command::Bench(command) => bench::run(command),
         Command::Completions(arguments) => shell::completions(arguments),
         Command::Man(arguments) => shell::man(arguments),

@@ -18,6 +18,7 @@ use crate::predict::{probability, query_names};
 use crate::train::{METRICS_HEADER, cell, metrics_row};
 pub(crate) use demo::{DemoReport, Group};
 pub(crate) use inspect::inspect_page;
+pub(crate) use page::escape;
 use page::{AnswerRow, Bar, Page, Plot, Series};
 
 /// What a report of one training is made of.

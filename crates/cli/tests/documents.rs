@@ -50,6 +50,7 @@ fn every_link_between_documents_leads_somewhere() {
         "CONTRIBUTING.md",
         "docs/data.md",
         "docs/dimension.md",
+        "docs/figures.md",
         "docs/numbers.md",
         "docs/training.md",
         "docs/tutorial.md",

@@ -254,6 +254,12 @@ fn held_out(graph: &Graph, split: Split) -> Vec<Asked> {
         .collect()
 }
 
+/// The distinct queries of a split's triples, both directions.
+pub(crate) fn held_out_queries(graph: &Graph, split: Split) -> Vec<Query> {
+    let asked = held_out(graph, split).into_iter();
+    asked.map(|asked| graph.answers().query(asked.number as usize)).collect()
+}
+
 /// Scores queries block by block, maps each with its row of log-probabilities, and hands over what
 /// comes of it in the order of the queries.
 fn for_each_row<T: Send>(

@@ -8,7 +8,10 @@
 pub mod bench;
 pub mod config;
 pub mod evaluate;
+pub mod models;
 pub mod predict;
+pub mod spectrum;
+pub mod toy;
 
 mod encoder;
 mod error;

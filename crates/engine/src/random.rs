@@ -19,6 +19,7 @@ pub(crate) enum Purpose {
     Dropout = 3,
     Benchmark = 4,
     Negatives = 5,
+    Sketch = 6,
 }
 
 /// The generator for one use: `counters` are, say, the update and the layer.

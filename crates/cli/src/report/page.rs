@@ -76,7 +76,7 @@ pub(super) struct AnswerRow {
 }
 
 /// A cell or a line, made safe.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let text = printable(text).replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }

@@ -6,7 +6,7 @@ use burn::module::Module;
 use burn::nn::{BatchNorm, BatchNormConfig};
 use burn::tensor::{Tensor, TensorData};
 
-use super::{Edges, Encode, Encoded, EncoderConfig, Pass, Queries, Table, table};
+use super::{Edges, Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, table};
 use crate::config::Composition;
 use crate::ops::{Compose, Message, Messages, gather_rows, sum_messages};
 use crate::random::{Noise, Weights};
@@ -50,6 +50,10 @@ struct Layer {
 }
 
 impl Encode for CompGcn {
+    const FORMULA: Formula = Formula::linear(
+        "Σ s′·r′·o′, vectors made of neighbours and relations",
+        "(E + 2R)·d₀ + about 4·d₀·d",
+    );
     const READS_EDGES: bool = true;
 
     fn n_parameters(config: &EncoderConfig) -> usize {

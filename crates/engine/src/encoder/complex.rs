@@ -3,7 +3,9 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, halves, moduli, rows, table};
+use super::{
+    Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, halves, moduli, rows, table,
+};
 use crate::random::{Noise, Weights};
 
 /// h = s·r, with real parts in the left half of every vector and imaginary parts in the right.
@@ -14,6 +16,7 @@ pub(crate) struct ComplEx {
 }
 
 impl Encode for ComplEx {
+    const FORMULA: Formula = Formula::linear("Re Σ s·r·ō, complex numbers", "(E + 2R)·d");
     const HALVES: bool = true;
     fn n_parameters(config: &EncoderConfig) -> usize {
         (config.entities() + config.relations()) * config.dim()

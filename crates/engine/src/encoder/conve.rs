@@ -5,7 +5,7 @@ use burn::nn::BatchNorm;
 use burn::tensor::Tensor;
 
 use super::layers::{Channels, Readout, batch_norm, drop, windows};
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
 use crate::config::Config;
 use crate::random::{Noise, Weights};
 
@@ -53,6 +53,8 @@ fn channels_before(settings: &Config) -> impl Iterator<Item = usize> + Clone {
 }
 
 impl Encode for ConvE {
+    const FORMULA: Formula =
+        Formula::linear("f(vec(f([s; r] ∗ ω))·W)·o", "(E + 2R)·d + kernels + features·d");
     const DROPOUT_ON_QUERY: bool = false;
     const BATCH_NORM: bool = true;
 

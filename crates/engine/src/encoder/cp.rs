@@ -4,7 +4,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
 use crate::random::{Noise, Weights};
 
 /// h = s ∘ r.
@@ -16,6 +16,7 @@ pub(crate) struct Cp {
 }
 
 impl Encode for Cp {
+    const FORMULA: Formula = Formula::linear("Σ s·r·o, subjects and objects apart", "(2E + 2R)·d");
     fn n_parameters(config: &EncoderConfig) -> usize {
         (2 * config.entities() + config.relations()) * config.dim()
     }

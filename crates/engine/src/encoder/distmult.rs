@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
 use crate::random::{Noise, Weights};
 
 /// h = s ∘ r.
@@ -14,6 +14,7 @@ pub(crate) struct DistMult {
 }
 
 impl Encode for DistMult {
+    const FORMULA: Formula = Formula::linear("Σ s·r·o", "(E + 2R)·d");
     fn n_parameters(config: &EncoderConfig) -> usize {
         (config.entities() + config.relations()) * config.dim()
     }

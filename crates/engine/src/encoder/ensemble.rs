@@ -4,7 +4,7 @@
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows};
 use crate::config::Config;
 use crate::random::{Noise, Weights};
 
@@ -22,6 +22,7 @@ pub(crate) struct Ensemble {
 }
 
 impl Encode for Ensemble {
+    const FORMULA: Formula = Formula::linear("Σ_k w_k Σ s_k·r_k·o_k", "(E + 2R)·d + members");
     fn fault(settings: &Config) -> Option<String> {
         let Config { dim, members, .. } = *settings;
         let what = || {

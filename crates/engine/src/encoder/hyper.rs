@@ -6,7 +6,7 @@ use burn::nn::{BatchNorm, Linear};
 use burn::tensor::Tensor;
 
 use super::layers::{Channels, Readout, batch_norm, drop, linear, n_linear, windows};
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
 use crate::config::Config;
 use crate::random::{Noise, Weights};
 
@@ -35,6 +35,8 @@ fn n_features(settings: &Config) -> usize {
 }
 
 impl Encode for HypEr {
+    const FORMULA: Formula =
+        Formula::linear("f(vec(s ∗ F(r))·W)·o", "E·d + 2R·d_r + filters + features·d");
     const DROPOUT_ON_QUERY: bool = false;
     const BATCH_NORM: bool = true;
 

@@ -29,6 +29,7 @@ use burn::tensor::Tensor;
 use fullrank_graph::{Graph, Split};
 
 use crate::config::{Choice, Config};
+use crate::models::Formula;
 use crate::ops::gather_rows;
 use crate::random::{Noise, Weights};
 use crate::score::ScoreKind;
@@ -156,6 +157,13 @@ macro_rules! encoders {
         }
 
         impl EncoderKind {
+            /// What it computes, as people write it.
+            pub(crate) fn formula(self) -> Formula {
+                match self {
+                    $(Self::$name => $file::$name::FORMULA,)*
+                }
+            }
+
             /// Whether `dim` is split in two halves and must be even.
             pub fn halves(self) -> bool {
                 match self {
@@ -294,6 +302,8 @@ encoders! {
 
 /// What every encoder can do.
 pub(crate) trait Encode: Module {
+    /// The score of one triple, and what it costs and limits.
+    const FORMULA: Formula;
     /// Whether `dim` is split in two halves.
     const HALVES: bool = false;
     /// Whether `dropout` applies to the query vector; not for one with dropout of its own there.

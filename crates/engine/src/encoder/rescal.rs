@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
 use crate::ops::grouped_product;
 use crate::random::{Noise, Weights};
 
@@ -16,6 +16,7 @@ pub(crate) struct Rescal {
 }
 
 impl Encode for Rescal {
+    const FORMULA: Formula = Formula::linear("sᵀ·W_r·o", "E·d + 2R·d²");
     fn n_parameters(config: &EncoderConfig) -> usize {
         (config.entities() + config.relations() * config.dim()) * config.dim()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::{Tensor, activation};
 
-use super::{Edges, Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use super::{Edges, Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
 use crate::ops::{Compose, Message, Messages, gather_rows, sum_messages};
 use crate::random::{Noise, Weights};
 
@@ -39,6 +39,10 @@ struct Layer {
 }
 
 impl Encode for Rgcn {
+    const FORMULA: Formula = Formula::linear(
+        "Σ s′·r·o′, entity vectors made of neighbours",
+        "E·d₀ + 2R·(d + bases) + (bases + 1)·d₀·d",
+    );
     const READS_EDGES: bool = true;
 
     fn n_parameters(config: &EncoderConfig) -> usize {

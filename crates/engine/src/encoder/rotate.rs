@@ -5,7 +5,10 @@ use std::f64::consts::PI;
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, halves, moduli, rows, table};
+use super::{
+    Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, halves, moduli, rows, table,
+};
+use crate::models::Limit;
 use crate::random::{Noise, Weights};
 use crate::score::ScoreKind;
 
@@ -19,6 +22,8 @@ pub(crate) struct RotatE {
 }
 
 impl Encode for RotatE {
+    const FORMULA: Formula =
+        Formula::new("−Σ |s·e^{iθ_r} − o|, complex numbers", "(E + R)·d", Limit::Entities);
     const HALVES: bool = true;
     const SCORES: &'static [ScoreKind] = &[ScoreKind::Modulus];
     const NEEDS_ITS_SCORE: &'static str =

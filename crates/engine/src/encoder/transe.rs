@@ -3,7 +3,8 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
+use crate::models::Limit;
 use crate::random::{Noise, Weights};
 use crate::score::ScoreKind;
 
@@ -15,6 +16,7 @@ pub(crate) struct TransE {
 }
 
 impl Encode for TransE {
+    const FORMULA: Formula = Formula::new("−‖s + r − o‖", "(E + 2R)·d", Limit::Entities);
     /// (s + r)·o = s·o + r·o does not ask whether the subject has anything to do with the relation.
     const SCORES: &'static [ScoreKind] = &[ScoreKind::L1, ScoreKind::L2];
     const NEEDS_ITS_SCORE: &'static str =

@@ -6,7 +6,7 @@ use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Tensor, activation};
 
 use super::layers::{drop, linear, n_linear};
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
 use crate::config::Config;
 use crate::random::{Noise, Weights};
 
@@ -50,6 +50,10 @@ struct Attention {
 }
 
 impl Encode for Transformer {
+    const FORMULA: Formula = Formula::linear(
+        "W·mean(transformer([s; r]))·o",
+        "(E + 2R + 2)·d + about (8·layers + 1)·d²",
+    );
     fn fault(settings: &Config) -> Option<String> {
         let Config { dim, heads, .. } = *settings;
         let what = || {

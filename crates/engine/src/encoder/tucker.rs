@@ -5,7 +5,7 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
 use crate::ops::{gather_rows, grouped_product};
 use crate::random::{Noise, Weights};
 
@@ -19,6 +19,7 @@ pub(crate) struct Tucker {
 }
 
 impl Encode for Tucker {
+    const FORMULA: Formula = Formula::linear("W ×₁ s ×₂ r ×₃ o", "E·d + (2R + d²)·d_r");
     fn n_parameters(config: &EncoderConfig) -> usize {
         config.entities() * config.dim()
             + (config.relations() + config.dim() * config.dim()) * config.relation_dim()

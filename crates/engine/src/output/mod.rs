@@ -14,6 +14,7 @@ use burn::tensor::Tensor;
 use serde::Serialize;
 
 use crate::config::{Config, OutputKind};
+use crate::models::{Formula, Limit};
 use crate::random::{Noise, Weights};
 use mixture::{Mixture, MixtureConfig};
 pub(crate) use negatives::Negatives;
@@ -65,6 +66,22 @@ pub(crate) enum Output {
 /// P(o|s,r) = softmax(h·Eᵀ), or σ(h·e_o).
 #[derive(Module, Debug)]
 pub(crate) struct Single {}
+
+impl OutputKind {
+    /// What it computes of scores z, those of f_k(h) being z_k, as people write it.
+    pub(crate) fn formula(self) -> Formula {
+        const MIXED: &str = "K·d + layers·K·(d² + 2d)";
+        match self {
+            Self::Softmax => Formula::new("softmax(z)", "0", Limit::DimPlusOne),
+            Self::Mixture => Formula::new("Σ_k π_k(h)·softmax(z_k)", MIXED, Limit::Entities),
+            Self::Margin => {
+                Formula::new("softmax(z), trained with a margin", "0", Limit::DimPlusOne)
+            }
+            Self::Sigmoid => Formula::new("σ(z_o)", "0", Limit::Entities),
+            Self::MixtureOfSigmoids => Formula::new("Σ_k π_k(h)·σ(z_k,o)", MIXED, Limit::Entities),
+        }
+    }
+}
 
 impl Output {
     pub(crate) fn new(config: &Config, weights: &mut Weights) -> Self {

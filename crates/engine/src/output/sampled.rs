@@ -9,7 +9,6 @@
 //!   is right on average and the loss in the limit of many; with all entities drawn it is that of
 //!   the full softmax. (Importance sampling, as in Jean et al. 2015.)
 //! - Margin: Σ_a y_a Σ_j w_j max(0, γ − s_a + s_j) (Bordes et al. 2013, eq. 1).
-//! - Logistic: −Σ_a y_a (log σ(γ + s_a) + Σ_j w_j log σ(−s_j − γ)) (Sun et al. 2019).
 //!
 //! The weights w are 1/n, or with a temperature α above zero softmax_j(α s_j), which is not
 //! differentiated (self-adversarial, Sun et al. 2019): a wrong object counts the more the

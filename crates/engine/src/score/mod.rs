@@ -15,6 +15,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
 use crate::config::{Config, choices};
+use crate::models::{Formula, Limit};
 use crate::ops::{Distance, PairScore};
 use crate::random::Weights;
 
@@ -52,6 +53,17 @@ impl ScoreKind {
             Self::L1 => PairScore::Minus(Distance::L1),
             Self::L2 => PairScore::Minus(Distance::L2),
             Self::Modulus => PairScore::Minus(Distance::Modulus),
+        }
+    }
+
+    /// What it computes, as people write it.
+    pub(crate) fn formula(self) -> Formula {
+        match self {
+            Self::Dot => Formula::linear("h·e_o; with `bias`, + b_o for E parameters more", "0"),
+            Self::Cosine => Formula::linear("a·h·e_o / (‖h‖ ‖e_o‖)", "1"),
+            Self::L1 => Formula::new("−Σ |h − e_o|", "0", Limit::Entities),
+            Self::L2 => Formula::new("−√Σ (h − e_o)²", "0", Limit::Entities),
+            Self::Modulus => Formula::new("−Σ |h − e_o|, complex numbers", "0", Limit::Entities),
         }
     }
 

@@ -1,0 +1,110 @@
+//! Lists what models are made of: encoders, scores and output layers.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use fullrank_engine::models::{Absent, Catalogue, Part, Sizes, catalogue};
+use serde::Serialize;
+
+use crate::input::InputArguments;
+use crate::output::{count, counted, show, show_json, table};
+
+/// List every encoder, score and output layer: formula, parameters, bottleneck
+///
+/// Any encoder goes with any output layer. The bottleneck is the largest matrix rank that the table
+/// of all scores, or of all log-probabilities, can have: the fewer, the less can be expressed.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  fullrank models
+  fullrank models FB15k-237 --dim 200
+  fullrank models --json")]
+pub(crate) struct ModelsArguments {
+    /// Show the numbers for this graph
+    #[arg(requires = "dim", value_hint = ValueHint::AnyPath)]
+    data: Option<PathBuf>,
+
+    /// And this dimension
+    #[arg(
+        long, value_name = "D", requires = "data",
+        value_parser = clap::value_parser!(u32).range(1..=100_000),
+    )]
+    dim: Option<u32>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    /// Nothing without a graph.
+    sizes: Option<Sizes>,
+    #[serde(flatten)]
+    catalogue: Catalogue,
+}
+
+pub(crate) fn run(arguments: &ModelsArguments) -> anyhow::Result<()> {
+    let sizes = match (&arguments.data, arguments.dim) {
+        (Some(data), Some(dim)) => Some(sizes(data.clone(), dim as usize)?),
+        _ => None,
+    };
+    let report = Report { sizes, catalogue: catalogue(sizes) };
+    if arguments.json { show_json(&report) } else { show(&text(&report)) }
+}
+
+fn sizes(data: PathBuf, dim: usize) -> anyhow::Result<Sizes> {
+    let input = InputArguments::of_path(data);
+    let loaded = input.load()?;
+    input.say_notes(&loaded);
+    let graph = loaded.graph;
+    Ok(Sizes { entities: graph.entities().len(), relations: graph.relations().len(), dim })
+}
+
+fn text(report: &Report) -> String {
+    let Report { sizes, catalogue } = report;
+    let Catalogue { encoders, scores, outputs, out_of_scope } = catalogue;
+    let mut text = String::new();
+    if let Some(Sizes { entities, relations, dim }) = sizes {
+        text += &format!(
+            "E = {} entities, R = {}, d = {}\n\n",
+            count(*entities),
+            counted(*relations, "relation"),
+            count(*dim)
+        );
+    }
+    for (title, what, parts) in [
+        ("Encoders", "score of (s, r, o)", encoders),
+        ("Scores", "of query vector h and object vector e_o", scores),
+        ("Output layers", "probability of the objects, by their scores z", outputs),
+    ] {
+        text += &format!("{title}\n{}\n", part_table(what, parts, sizes.is_some()));
+    }
+    let absent = out_of_scope.iter();
+    let absent = absent.map(|Absent { family, reason }| format!("  {family}: {reason}\n"));
+    text + "Not here\n" + &absent.collect::<String>()
+}
+
+/// Formulas are text, so the names of the columns are a row like all others.
+fn part_table(what: &str, parts: &[Part], has_numbers: bool) -> String {
+    let names = ["", what, "parameters", "bottleneck"].map(str::to_owned);
+    let rows = [names.to_vec()].into_iter().chain(parts.iter().map(|part| {
+        let Part { name, formula, parameters, bottleneck, at } = part;
+        // A dimension that does not fit has no numbers.
+        let number = |value: Option<usize>| match value {
+            Some(value) => format!(" = {}", count(value)),
+            None if has_numbers => " (an even d)".to_owned(),
+            None => String::new(),
+        };
+        let parameters = match *parameters {
+            "0" => "0".to_owned(),
+            text => format!("{text}{}", number(at.map(|at| at.n_parameters))),
+        };
+        let limit = at.map(|at| at.max_matrix_rank).filter(|_| *bottleneck != "none");
+        let bottleneck = match limit {
+            Some(limit) => format!("{bottleneck} = {}", count(limit)),
+            None => (*bottleneck).to_owned(),
+        };
+        vec![(*name).to_owned(), (*formula).to_owned(), parameters, bottleneck]
+    }));
+    table(&[""; 4], rows).trim_start_matches('\n').to_owned()
+}
