@@ -49,7 +49,7 @@ pub fn search(matrix: &AnswerMatrix, effort: SearchEffort, progress: &mut dyn Fn
     let (columns, members) = Columns::of(matrix, n_rows, &start);
     let mut found = Found { order: start, lower_bound: best.min(1) };
     // With so few there is nothing to gain, and moves would meet themselves.
-    if columns.len() < 16 {
+    if columns.len() < 12 {
         return found;
     }
     let mut tour = Tour::new(columns);
