@@ -27,7 +27,8 @@ pub use models::{ModelBounds, RoundingRank, RoundingRankWitness};
 pub use ordering::{Blocks, blocks_of_rows, count_blocks, reverse_cuthill_mckee};
 pub use search::{Found, SearchEffort, search};
 pub use sign_rank::{
-    Argument, Certificate, Fault, Lines, SignRankEffort, check, sign_rank_lower_bound,
+    Argument, Certificate, Fault, Lines, SignRankEffort, check as check_certificate,
+    sign_rank_lower_bound,
 };
 
 use crate::Graph;

@@ -35,6 +35,8 @@ pub struct Found {
 
 /// Near neighbours of a column that moves look at.
 const NEIGHBOURS: usize = 8;
+/// Words of columns that are compared in one go over all pairs, at most: some ten seconds.
+const MOST_WORDS: usize = 1 << 32;
 /// The largest weight of a row.
 const HEAVIEST: f64 = 1000.0;
 
@@ -49,7 +51,7 @@ pub fn search(matrix: &AnswerMatrix, effort: SearchEffort, progress: &mut dyn Fn
     let (columns, members) = Columns::of(matrix, n_rows, &start);
     let mut found = Found { order: start, lower_bound: best.min(1) };
     // With so few there is nothing to gain, and moves would meet themselves.
-    if columns.len() < 16 {
+    if columns.len() < 12 {
         return found;
     }
     let mut tour = Tour::new(columns);
@@ -172,10 +174,10 @@ impl Columns {
 
     /// The nearest columns of each.
     fn neighbours(&self, tour: &[u32]) -> Vec<[u32; NEIGHBOURS]> {
-        /// Above this, only columns close by on the tour are looked at.
-        const MOST: usize = 30_000;
+        /// On large graphs only columns close by on the tour are looked at, but so many at least.
+        const LEAST: usize = 200;
         let n = self.len();
-        let window = if n <= MOST { n / 2 + 1 } else { 2000 };
+        let window = (MOST_WORDS / (2 * n * self.width)).max(LEAST).min(n / 2 + 1);
         let mut position = vec![0; n];
         for (place, node) in tour.iter().enumerate() {
             position[*node as usize] = place;
@@ -202,9 +204,9 @@ impl Columns {
     /// Every order has a row with at least this many blocks: a tour is longer than a shortest
     /// spanning tree (Prim), and the worst row has at least the weighted mean of blocks.
     fn lower_bound(&self) -> usize {
-        /// Leaving objects out makes no blocks, so some of them do where all are too many.
-        const MOST: usize = 20_000;
-        let sample: Vec<u32> = (0..self.len() as u32).step_by(self.len().div_ceil(MOST)).collect();
+        // Leaving objects out makes no blocks, so some of them do where all are too many.
+        let most = (MOST_WORDS / self.width).isqrt();
+        let sample: Vec<u32> = (0..self.len() as u32).step_by(self.len().div_ceil(most)).collect();
         let n = sample.len();
         let mut distance = vec![i64::MAX; n];
         let mut is_in = vec![false; n];
