@@ -6,8 +6,8 @@
 use burn::tensor::{Tensor, TensorData};
 
 use crate::config::Config;
-use crate::ops::{Normalised, log_probs};
-use crate::output::Output;
+use crate::ops::{Normalised, PairScore, log_probs};
+use crate::output::{Meaning, Output};
 use crate::random::Weights;
 use crate::train::device;
 
@@ -15,6 +15,7 @@ use crate::train::device;
 #[derive(Debug)]
 pub struct Toy {
     output: Output,
+    meaning: Meaning,
     objects: Tensor<2>,
 }
 
@@ -25,7 +26,8 @@ impl Toy {
     /// If the vectors are not `dim` wide.
     pub fn new(config: &Config, objects: &[Vec<f32>]) -> Self {
         let output = Output::new(config, &mut Weights::new(config.seed, device()));
-        Self { output, objects: table(objects, config.dim) }
+        let meaning = config.output.meaning();
+        Self { output, meaning, objects: table(objects, config.dim) }
     }
 
     /// Log-probabilities of all objects, a row for each query vector.
@@ -40,9 +42,10 @@ impl Toy {
             log_prior: components.log_prior,
             objects: self.objects.clone(),
             bias: None,
+            score: PairScore::Dot,
         };
         let mut rows = Vec::new();
-        log_probs(input, &mut rows);
+        log_probs(input, self.meaning, &mut rows);
         rows.chunks_exact(entities).map(<[f32]>::to_vec).collect()
     }
 }
