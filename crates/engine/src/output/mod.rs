@@ -77,7 +77,8 @@ impl OutputKind {
             Self::Margin => {
                 Formula::new("softmax(z), trained with a margin", "0", Limit::DimPlusOne)
             }
-            Self::Sigmoid => Formula::new("σ(z_o)", "0", Limit::Entities),
+            // Which triples hold is decided by the scores themselves.
+            Self::Sigmoid => Formula::linear("σ(z_o)", "0"),
             Self::MixtureOfSigmoids => Formula::new("Σ_k π_k(h)·σ(z_k,o)", MIXED, Limit::Entities),
         }
     }

@@ -2,6 +2,7 @@ use fullrank_graph::{EntityId, RelationId};
 
 use super::*;
 use crate::config::{Config, OutputKind};
+use crate::output::Meaning;
 use crate::toy::Toy;
 
 /// Values by row and column.
@@ -14,6 +15,10 @@ impl<F: Fn(usize, usize) -> f32> Scorer for Fixed<F> {
             let row = query.subject.0 as usize;
             rows.extend((0..self.0).map(|column| (self.1)(row, column)));
         }
+    }
+
+    fn meaning(&self) -> Meaning {
+        Meaning::Share
     }
 }
 
@@ -85,6 +90,10 @@ impl Scorer for Spread {
         let vectors: Vec<Vec<f32>> =
             queries.iter().map(|query| vector(query.subject.0 as usize)).collect();
         *rows = self.0.log_probs(&vectors).concat();
+    }
+
+    fn meaning(&self) -> Meaning {
+        Meaning::Share
     }
 }
 
