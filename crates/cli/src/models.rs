@@ -92,11 +92,11 @@ fn part_table(what: &str, parts: &[Part], has_numbers: bool) -> String {
         // A dimension that does not fit has no numbers.
         let number = |value: Option<usize>| match value {
             Some(value) => format!(" = {}", count(value)),
-            None if has_numbers => " (an even d)".to_owned(),
+            None if has_numbers => " (not with this d)".to_owned(),
             None => String::new(),
         };
         let parameters = match *parameters {
-            "0" => "0".to_owned(),
+            "0" | "1" => (*parameters).to_owned(),
             text => format!("{text}{}", number(at.map(|at| at.n_parameters))),
         };
         let limit = at.map(|at| at.max_matrix_rank).filter(|_| *bottleneck != "none");

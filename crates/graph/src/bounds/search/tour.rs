@@ -9,6 +9,10 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{Columns, NEIGHBOURS};
 
+/// Moves that would turn a longer part of the tour round are not made: on tours of hundreds of
+/// thousands of columns they would take nearly all of the time.
+const LONGEST_TURN: usize = 25_000;
+
 /// A closed tour through all columns.
 pub(super) struct Tour {
     pub(super) columns: Columns,
@@ -96,7 +100,7 @@ impl Tour {
                 return false;
             }
             let d = step(self, c);
-            if c == a || c == b || d == a {
+            if c == a || c == b || d == a || self.is_far(a, c) {
                 continue;
             }
             let gain = edge + self.columns.distance(c, d) - near - self.columns.distance(b, d);
@@ -138,7 +142,7 @@ impl Tour {
                     if near >= removed {
                         break;
                     }
-                    if self.is_in_run(c, first, length) {
+                    if self.is_in_run(c, first, length) || self.is_far(first, c) {
                         continue;
                     }
                     for d in [self.next(c), self.previous(c)] {
@@ -161,6 +165,12 @@ impl Tour {
             }
         }
         false
+    }
+
+    /// Whether the shorter way between two nodes is too long to be turned round.
+    fn is_far(&self, a: u32, b: u32) -> bool {
+        let steps = self.steps(a, b);
+        steps.min(self.nodes.len() - steps) > LONGEST_TURN
     }
 
     fn is_in_run(&self, node: u32, first: u32, length: usize) -> bool {
