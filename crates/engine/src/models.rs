@@ -1,7 +1,7 @@
 //! Which models are there, what does each cost, and how much can it express?
 //!
 //! A model is an encoder, a score and an output layer. The lists are those that configs choose from,
-//! so none can be forgotten; each kind brings its own [`Formula`].
+//! so none can be forgotten; each kind brings its own formula.
 //! What a graph demands of them is the business of `fullrank_graph::bounds`.
 
 use serde::Serialize;
