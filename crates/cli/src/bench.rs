@@ -69,6 +69,10 @@ pub(crate) struct StepArguments {
     #[arg(long)]
     sigmoids: bool,
 
+    /// The output layer, whatever --components and --sigmoids say: such as mixtape
+    #[arg(long)]
+    output: Option<String>,
+
     /// Layers of each component's projection
     #[arg(long, default_value_t = 2)]
     layers: u32,
@@ -169,8 +173,8 @@ fn step(arguments: &StepArguments) -> anyhow::Result<()> {
         (_, false) => OutputKind::Mixture,
         (_, true) => OutputKind::MixtureOfSigmoids,
     };
-    raw.add_option("output", output.name());
-    if output.is_mixture() {
+    raw.add_option("output", arguments.output.as_deref().unwrap_or(output.name()));
+    if arguments.output.is_none() && output.is_mixture() {
         raw.add_option("components", &arguments.components.to_string());
         raw.add_option("layers", &arguments.layers.to_string());
     }

@@ -66,8 +66,8 @@ fn text(report: &Report) -> String {
     let mut text = String::new();
     if let Some(Sizes { entities, relations, dim }) = sizes {
         text += &format!(
-            "E = {} entities, R = {}, d = {}\n\n",
-            count(*entities),
+            "E = {}, R = {}, d = {}\n\n",
+            counted(*entities, "entity"),
             counted(*relations, "relation"),
             count(*dim)
         );

@@ -224,10 +224,14 @@ pub(crate) fn count(number: usize) -> String {
     text
 }
 
-/// A number of things: `1 triple`, `2,000 triples`.
+/// A number of things: `1 triple`, `2,000 triples`, `3 entities`.
 pub(crate) fn counted(number: usize, thing: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
-    format!("{} {thing}{ending}", count(number))
+    let number_text = count(number);
+    match thing.strip_suffix('y') {
+        _ if number == 1 => format!("{number_text} {thing}"),
+        Some(stem) => format!("{number_text} {stem}ies"),
+        None => format!("{number_text} {thing}s"),
+    }
 }
 
 /// A table without lines: text to the left, numbers to the right.

@@ -245,6 +245,10 @@ pub(crate) fn describe(config: &fullrank_engine::Config) -> String {
             format!("{encoder} with a mixture of {} softmaxes", config.components)
         }
         OutputKind::Margin => format!("{encoder} with a margin"),
+        OutputKind::Sigsoftmax => format!("{encoder} with a sigsoftmax"),
+        OutputKind::Monotone => format!("{encoder} with a softmax of a learned function"),
+        OutputKind::Mixtape => format!("{encoder} with a mixtape of {}", config.components),
+        OutputKind::Fourier => format!("{encoder} with a Fourier layer"),
         OutputKind::MixtureOfSigmoids => {
             format!("{encoder} with a mixture of {} sigmoids", config.components)
         }

@@ -142,6 +142,14 @@ choices! {
         Sigmoid = "sigmoid",
         /// A mixture of sigmoids for each object.
         MixtureOfSigmoids = "mixture-of-sigmoids",
+        /// One softmax over z + log σ(z) of all scores (Kanai 2018).
+        Sigsoftmax = "sigsoftmax",
+        /// One softmax over a learned increasing function of all scores (Ganea 2019).
+        Monotone = "monotone",
+        /// One softmax over scores that are mixed, with weights of each object's own (Yang 2019).
+        Mixtape = "mixtape",
+        /// A sigmoid for each object, whose vector is made of sines and cosines (Grivas 2023).
+        Fourier = "fourier",
     }
     /// How much an answer of a query counts.
     AnswerWeight {
@@ -228,7 +236,7 @@ settings! {
     attention_dropout: f64 = 0.1, Range::Share;
     /// What turns scores into probabilities.
     output: OutputKind = OutputKind::Softmax, Range::Any;
-    /// Softmaxes, or sigmoids, in the mixture.
+    /// Softmaxes, or sigmoids, in the mixture; scores that a mixtape mixes.
     components: usize = 4, Range::Between(1, 1000);
     /// Layers of each component's projection.
     layers: usize = 2, Range::Between(0, 100);
@@ -238,10 +246,18 @@ settings! {
     projection_dropout: f64 = 0.1, Range::Share;
     /// Reward for using all components: loss − entropy_weight · mean entropy of the prior.
     entropy_weight: f64 = 1e-3, Range::AtLeast(0.0);
+    /// Straight pieces of the learned function on each side of zero, between −20 and 20.
+    pieces: usize = 40, Range::Between(1, 10_000);
+    /// Width of the vectors that a mixtape's gates are made of.
+    gate_dim: usize = 64, Range::Between(1, 100_000);
+    /// Frequencies of sines and cosines, which is also how many answers of a query can be told from
+    /// all other objects; half of `dim` if not given.
+    frequencies: Option<usize> = None, Range::Between(1, 100_000);
     /// Entities drawn for each batch, which the answers of all its queries are compared with; all
     /// entities if not given.
     negatives: Option<usize> = None, Range::Between(1, 1_000_000_000);
-    /// How much better than a drawn entity an answer is to score.
+    /// How much better than a drawn entity an answer is to score; for sigmoids of distances, the
+    /// distance at which a triple is as likely as not.
     margin: f64 = 1.0, Range::AtLeast(0.0);
     /// How much drawn entities count the more the better they score: weights are the softmax of
     /// this times their scores, and 0 weighs all the same (Sun 2019).
@@ -303,20 +319,25 @@ const ONLY_WITH: &[OnlyWith] = &[
     only_with("message_dropout", |c| c.encoder.reads_edges(), GRAPH_CONVOLUTION),
     only_with("composition", |c| c.encoder == EncoderKind::CompGcn, "encoder = \"compgcn\""),
     only_with("bases", |c| c.encoder == EncoderKind::Rgcn, "encoder = \"rgcn\""),
-    only_with("components", is_mixture, MIXTURE),
+    only_with("components", |c| is_mixture(c) || is_mixtape(c), COMPONENTS),
     only_with("layers", is_mixture, MIXTURE),
     only_with("activation", |c| is_mixture(c) && c.layers > 0, LAYERS),
     only_with("projection_dropout", |c| is_mixture(c) && c.layers > 0, LAYERS),
     only_with("entropy_weight", |c| is_mixture(c) && c.components > 1, "several components"),
+    only_with("pieces", |c| c.output == OutputKind::Monotone, "output = \"monotone\""),
+    only_with("gate_dim", is_mixtape, "output = \"mixtape\""),
+    only_with("frequencies", |c| c.output == OutputKind::Fourier, "output = \"fourier\""),
     only_with("smoothing", |c| c.output == OutputKind::Softmax, "output = \"softmax\""),
-    only_with("margin", has_margin, MARGIN),
-    only_with("adversarial", has_margin, MARGIN),
+    only_with("margin", |c| has_margin(c) || c.is_sigmoid_of_distance(), MARGIN),
+    only_with("adversarial", weighs_negatives, ADVERSARIAL),
 ];
 const CONVOLUTIONAL: &str = "encoder = \"conve\" or \"hyper\"";
 const TRANSFORMER: &str = "encoder = \"transformer\"";
 const GRAPH_CONVOLUTION: &str = "encoder = \"compgcn\" or \"rgcn\"";
-const MARGIN: &str = "output = \"margin\"";
+const MARGIN: &str = "output = \"margin\", or sigmoids of a distance";
+const ADVERSARIAL: &str = "output = \"margin\", or \"sigmoid\" and negatives";
 const MIXTURE: &str = "output = \"mixture\" or \"mixture-of-sigmoids\"";
+const COMPONENTS: &str = "output = \"mixture\", \"mixture-of-sigmoids\" or \"mixtape\"";
 const LAYERS: &str = "output = \"mixture\" or \"mixture-of-sigmoids\", and layers";
 
 const fn only_with(
@@ -345,6 +366,14 @@ fn has_margin(config: &Config) -> bool {
 
 fn is_mixture(config: &Config) -> bool {
     config.output.is_mixture()
+}
+
+fn weighs_negatives(config: &Config) -> bool {
+    has_margin(config) || config.output == OutputKind::Sigmoid && config.negatives.is_some()
+}
+
+fn is_mixtape(config: &Config) -> bool {
+    config.output == OutputKind::Mixtape
 }
 
 impl RawConfig {
@@ -452,15 +481,19 @@ impl Config {
         if is_mixture(self) { self.components } else { 1 }
     }
 
-    /// Learned numbers of the output layer.
-    pub(crate) fn n_output_parameters(&self) -> usize {
-        if !is_mixture(self) {
-            return 0;
-        }
-        let gate = self.dim * self.components;
-        // A matrix, and scale and shift of the normalisation.
-        let layer = self.components * (self.dim * self.dim + 2 * self.dim);
-        gate + self.layers * layer
+    /// Whether sigmoids are made of distances, which are never below zero.
+    fn is_sigmoid_of_distance(&self) -> bool {
+        self.output.meaning() == Meaning::Holds && self.score().is_distance()
+    }
+
+    /// What is added to every score.
+    pub(crate) fn shift(&self) -> f64 {
+        if self.is_sigmoid_of_distance() { self.margin } else { 0.0 }
+    }
+
+    /// Frequencies of the Fourier layer.
+    pub(crate) fn frequencies(&self) -> usize {
+        self.frequencies.unwrap_or((self.dim / 2).max(1))
     }
 
     fn contradictions(&self) -> Vec<Fault> {
@@ -501,7 +534,8 @@ impl Config {
                 ),
             );
         }
-        if self.output.meaning() == Meaning::Holds {
+        // Known answers are never drawn, so an item may have some of them alone.
+        if self.output.meaning() == Meaning::Holds && self.negatives.is_none() {
             let name = self.output.name();
             if let Some(most) = self.answers_per_item {
                 add(

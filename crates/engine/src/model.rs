@@ -13,11 +13,11 @@ use crate::config::{Config, OutputKind};
 use crate::encoder::{Domain, Encoded, Encoder, EncoderConfig, Pass, Queries};
 use crate::evaluate::Scorer;
 use crate::ops::{
-    BatchAnswers, Normalised, PairScore, Workspace, binary_cross_entropy, cross_entropy,
-    gather_rows, log_probs, pairwise_scores,
+    BatchAnswers, Logits, PairScore, Workspace, binary_cross_entropy, cross_entropy, gather_rows,
+    log_probs, pairwise_scores,
 };
 use crate::output::{
-    Meaning, Negatives, Output, Sampled, margin_loss, mean_entropy, sampled_softmax,
+    Meaning, Negatives, Output, Sampled, logistic_loss, margin_loss, mean_entropy, sampled_softmax,
 };
 use crate::random::{Noise, Weights};
 use crate::score::Score;
@@ -30,6 +30,8 @@ pub(crate) struct Model {
     #[module(skip)]
     pub(crate) of_pairs: PairScore,
     bias: Option<Param<Tensor<1>>>,
+    /// Added to every score.
+    shift: f64,
     output: Output,
     #[module(skip)]
     meaning: Meaning,
@@ -59,19 +61,23 @@ impl Model {
     pub(crate) fn new(settings: &Config, domain: &Domain, mut weights: Weights) -> Self {
         let config = EncoderConfig { domain, settings };
         let encoder = Encoder::new(settings.encoder, &config, &mut weights);
-        let output = Output::new(settings, &mut weights);
+        let output = Output::new(settings, domain.entities, &mut weights);
         let score = Score::new(settings, &weights);
         let bias = || Param::from_tensor(Tensor::zeros([domain.entities], &weights.device));
         let bias = settings.bias.then(bias);
-        let of_pairs = settings.score().of_pairs();
-        Self { encoder, score, of_pairs, bias, output, meaning: settings.output.meaning() }
+        let of_pairs = settings.pair_score();
+        let (shift, meaning) = (settings.shift(), settings.output.meaning());
+        Self { encoder, score, of_pairs, bias, shift, output, meaning }
     }
 
     /// Learned numbers of such a model, without building it.
     pub(crate) fn n_parameters(settings: &Config, domain: &Domain) -> usize {
         let bias = if settings.bias { domain.entities } else { 0 };
         let encoder = settings.encoder.n_parameters(&EncoderConfig { domain, settings });
-        encoder + settings.score().n_parameters() + bias + settings.n_output_parameters()
+        encoder
+            + settings.score().n_parameters()
+            + bias
+            + settings.n_output_parameters(domain.entities)
     }
 
     /// Numbers that the encoder makes for a batch beyond rows of its tables, and their gradients.
@@ -96,7 +102,7 @@ impl Model {
         let cross_entropy = match &batch.negatives {
             Some(negatives) => self.sampled_loss(query, &pass, (batch, negatives), config),
             None => {
-                let input = self.normalised(query, self.score.objects(objects.clone()), pass.noise);
+                let input = self.logits(query, self.scored(objects.clone()), pass.noise);
                 entropy = (input.log_prior.dims()[1] > 1 && config.entropy_weight > 0.0)
                     .then(|| mean_entropy(input.log_prior.clone()));
                 let answers = Arc::clone(&batch.answers);
@@ -122,25 +128,36 @@ impl Model {
     /// The model with its table of objects, ready to be asked.
     pub(crate) fn scoring(self) -> Scoring {
         let objects = self.encoder.objects(None);
-        let scored = self.score.objects(objects.clone());
+        let scored = self.scored(objects.clone());
         Scoring { model: self, objects, scored }
     }
 
-    /// `objects` are as the score has them.
-    fn normalised(
-        &self,
-        query: Tensor<2>,
-        objects: Tensor<2>,
-        noise: Option<&Noise>,
-    ) -> Normalised {
+    /// The table of objects, as score and output layer have it.
+    fn scored(&self, objects: Tensor<2>) -> Tensor<2> {
+        self.output.objects(self.score.objects(objects))
+    }
+
+    /// `objects` are as they are scored.
+    fn logits(&self, query: Tensor<2>, objects: Tensor<2>, noise: Option<&Noise>) -> Logits {
         let components = self.output.forward(query, noise);
-        Normalised {
+        Logits {
             context: self.score.queries(components.context),
             log_prior: components.log_prior,
+            bias: self.biases(&objects),
             objects,
-            bias: self.bias.as_ref().map(Param::val),
             score: self.of_pairs,
+            weights: self.output.weights(),
         }
+    }
+
+    /// What is added to the scores of each object, `[E]`.
+    fn biases(&self, objects: &Tensor<2>) -> Option<Tensor<1>> {
+        let learned = self.bias.as_ref().map(Param::val);
+        if self.shift == 0.0 {
+            return learned;
+        }
+        let none = || Tensor::zeros([objects.dims()[0]], &objects.device());
+        Some(learned.unwrap_or_else(none).add_scalar(self.shift))
     }
 
     /// The loss of a batch against the entities drawn for it, `[1]`.
@@ -163,20 +180,24 @@ impl Model {
         };
         let ids: Arc<[u32]> = answers.objects.as_slice().into();
         let of_answers = gather_rows(context.clone(), answers.queries.as_slice().into());
-        let mut answer_scores = self.of_pairs.of_rows(of_answers, vectors(&ids));
+        let mut answer_scores = self.of_pairs.of_rows(None, of_answers, vectors(&ids));
         let mut negative_scores =
-            pairwise_scores(self.of_pairs, context, vectors(&negatives.objects));
+            pairwise_scores(self.of_pairs, None, context, vectors(&negatives.objects));
         if let (Some(of_answers), Some(of_negatives)) = (bias(&ids), bias(&negatives.objects)) {
             answer_scores = answer_scores + of_answers;
             negative_scores = negative_scores + of_negatives.unsqueeze();
         }
-        let sampled = Sampled { answers, answer_scores, negatives, negative_scores };
+        let sampled = Sampled {
+            answers,
+            answer_scores: answer_scores.add_scalar(self.shift),
+            negatives,
+            negative_scores: negative_scores.add_scalar(self.shift),
+        };
         match config.output {
             OutputKind::Margin => margin_loss(&sampled, config.margin, config.adversarial),
             OutputKind::Softmax => sampled_softmax(&sampled),
-            OutputKind::Mixture | OutputKind::Sigmoid | OutputKind::MixtureOfSigmoids => {
-                unreachable!("a config with negatives and {:?} is refused", config.output)
-            }
+            OutputKind::Sigmoid => logistic_loss(&sampled, config.adversarial),
+            other => unreachable!("a config with negatives and {other:?} is refused"),
         }
     }
 
@@ -185,7 +206,7 @@ impl Model {
     pub(crate) fn vectors(&self, query: Query) -> (Vec<f64>, Vec<f64>, Vec<f64>, Vec<f64>) {
         let queries =
             Queries { subjects: [query.subject.0].into(), relations: [query.relation.0].into() };
-        let input = self.clone().scoring().normalised(&queries);
+        let input = self.clone().scoring().logits(&queries);
         let wide = |data: burn::tensor::TensorData| -> Vec<f64> {
             data.iter::<f32>().map(f64::from).collect()
         };
@@ -231,15 +252,15 @@ impl Model {
 pub(crate) struct Scoring {
     pub(crate) model: Model,
     objects: Tensor<2>,
-    /// The same as the score has them.
+    /// The same as they are scored.
     scored: Tensor<2>,
 }
 
 impl Scoring {
-    fn normalised(&self, queries: &Queries) -> Normalised {
+    fn logits(&self, queries: &Queries) -> Logits {
         let pass = Pass { objects: &self.objects, noise: None };
         let query = self.model.encoder.forward(queries, &pass).query;
-        self.model.normalised(query, self.scored.clone(), pass.noise)
+        self.model.logits(query, self.scored.clone(), pass.noise)
     }
 }
 
@@ -249,7 +270,7 @@ impl Scorer for Scoring {
             subjects: queries.iter().map(|query| query.subject.0).collect(),
             relations: queries.iter().map(|query| query.relation.0).collect(),
         };
-        log_probs(self.normalised(&queries), self.model.meaning, rows);
+        log_probs(self.logits(&queries), self.model.meaning, rows);
     }
 
     fn meaning(&self) -> Meaning {

@@ -166,7 +166,7 @@ fn score(kind: ScoreKind, sizes: Option<Sizes>) -> Part {
 fn output(kind: OutputKind, sizes: Option<Sizes>) -> Part {
     part(kind.name(), kind.formula(), sizes, |sizes| {
         let settings = Config { output: kind, dim: sizes.dim, ..Config::default() };
-        settings.n_output_parameters()
+        settings.n_output_parameters(sizes.entities)
     })
 }
 

@@ -6,7 +6,7 @@
 use burn::tensor::{Tensor, TensorData};
 
 use crate::config::Config;
-use crate::ops::{Normalised, PairScore, log_probs};
+use crate::ops::{Logits, PairScore, log_probs};
 use crate::output::{Meaning, Output};
 use crate::random::Weights;
 use crate::train::device;
@@ -16,6 +16,7 @@ use crate::train::device;
 pub struct Toy {
     output: Output,
     meaning: Meaning,
+    score: PairScore,
     objects: Tensor<2>,
 }
 
@@ -25,9 +26,11 @@ impl Toy {
     /// # Panics
     /// If the vectors are not `dim` wide.
     pub fn new(config: &Config, objects: &[Vec<f32>]) -> Self {
-        let output = Output::new(config, &mut Weights::new(config.seed, device()));
+        let output = Output::new(config, objects.len(), &mut Weights::new(config.seed, device()));
         let meaning = config.output.meaning();
-        Self { output, meaning, objects: table(objects, config.dim) }
+        let score = config.pair_score();
+        let objects = table(objects, config.dim);
+        Self { output, meaning, score, objects }
     }
 
     /// Log-probabilities of all objects, a row for each query vector.
@@ -37,12 +40,13 @@ impl Toy {
     pub fn log_probs(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
         let [entities, dim] = self.objects.dims();
         let components = self.output.forward(table(queries, dim), None);
-        let input = Normalised {
+        let input = Logits {
             context: components.context,
             log_prior: components.log_prior,
-            objects: self.objects.clone(),
+            objects: self.output.objects(self.objects.clone()),
             bias: None,
-            score: PairScore::Dot,
+            score: self.score,
+            weights: self.output.weights(),
         };
         let mut rows = Vec::new();
         log_probs(input, self.meaning, &mut rows);

@@ -291,7 +291,7 @@ pub(crate) fn device() -> Device {
 
 /// A model for a graph.
 pub(crate) fn new_model(config: &Config, graph: &Graph, weights: Weights) -> Model {
-    Model::new(config, &Domain::of(graph), weights)
+    Model::new(config, &Domain::of(graph, config), weights)
 }
 
 /// The batch that suits a graph: that of the config, or smaller ones where an epoch would have too
@@ -314,14 +314,16 @@ pub fn advised_batch(graph: &Graph, config: &Config) -> Result<usize, Error> {
 pub fn forecast(config: &Config, graph: &Graph) -> u64 {
     // No batch is larger than all items.
     let batch = config.batch.min(2 * graph.triples(Split::Train).len());
-    step_bytes(config, &Domain::of(graph), batch)
+    step_bytes(config, &Domain::of(graph, config), batch)
 }
 
 /// Bytes of one training step: parameters, gradients, two moments, and what the kernel needs.
 pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 {
     let parameters = Model::n_parameters(config, domain);
     let components = config.n_components();
-    let shape = Shape { queries: batch, components, dim: config.dim, entities: domain.entities };
+    let (context_dim, object_dim) = config.scored_dims();
+    let entities = domain.entities;
+    let shape = Shape { queries: batch, components, context_dim, object_dim, entities };
     // Sigmoids make their gradients with the loss and keep no logits.
     let kept_bytes = match config.output.meaning() {
         Meaning::Share => config.memory_budget << 20,

@@ -4,11 +4,11 @@
 
 use anyhow::bail;
 use fullrank_engine::config::Choice;
+use fullrank_graph::Graph;
 use fullrank_graph::bounds::{
     Analysis, Argument, Certificate, Decomposition, Effort, Feasible, ModelBounds, Outcomes, Range,
     Side, SignRank, Verified, VerifiedProduct, crowded_share,
 };
-use fullrank_graph::{Graph, Split};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -320,7 +320,6 @@ fn power_of_ten(log10: f64) -> String {
 fn feasible_sentence(feasible: &Feasible) -> String {
     let Outcomes { log10_feasible, log10_all } = feasible.rankings;
     let (entities, d) = (counted(feasible.n_objects, "entity"), count(feasible.dim));
-    let entities = entities.replace("entitys", "entities");
     if feasible.dim + 1 >= feasible.n_objects {
         return format!("A linear output layer of d = {d} can give every ranking of {entities}.");
     }
@@ -374,8 +373,8 @@ pub(crate) fn degree_points(graph: &Graph, side: Side) -> Vec<[f64; 2]> {
         Side::Both => answers.n_queries(),
     };
     let mut counts = std::collections::BTreeMap::<usize, usize>::new();
-    for number in 0..n_queries {
-        *counts.entry(answers.up_to(number, Split::Test).len()).or_default() += 1;
+    for degree in answers.degrees().take(n_queries) {
+        *counts.entry(degree).or_default() += 1;
     }
     counts.into_iter().map(|(degree, queries)| [degree as f64, queries as f64]).collect()
 }

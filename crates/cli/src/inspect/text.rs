@@ -54,11 +54,7 @@ impl Report {
         }
         format!(
             "  {} and {}; {} of valid and {} of test have one of them\n",
-            if entities == 1 {
-                "1 entity".to_owned()
-            } else {
-                format!("{} entities", count(entities))
-            },
+            counted(entities, "entity"),
             counted(relations, "relation"),
             counted(valid_triples, "triple"),
             counted(test_triples, "triple"),

@@ -1,7 +1,8 @@
 //! Which scores and which drawn negatives do not go with the other settings, and why?
 
-use super::{Choice, Config, Fault, has_margin, is_mixture};
+use super::{Choice, Config, Fault, OutputKind, has_margin, is_mixtape, is_mixture};
 use crate::output::Meaning;
+use crate::score::ScoreKind;
 
 /// What is wrong between the score, the negatives and everything else.
 pub(super) fn contradictions(config: &Config) -> Vec<Fault> {
@@ -12,8 +13,9 @@ pub(super) fn contradictions(config: &Config) -> Vec<Fault> {
         smoothing_of_few(config),
         margin_from_nothing(config),
         mixture_of_few(config),
-        sigmoid_of_few(config),
-        sigmoid_of_distances(config),
+        output_without_dot_product(config),
+        output_of_few(config),
+        mixtape_of_one(config),
     ];
     let fault = |(name, what): (&str, String)| Fault { name: name.into(), origin: None, what };
     faults.into_iter().flatten().map(fault).collect()
@@ -63,20 +65,45 @@ fn margin_from_nothing(config: &Config) -> Found {
 }
 
 fn mixture_of_few(config: &Config) -> Found {
-    let what = "each component of a mixture is normalised over all objects; expected none with \
-                output = \"mixture\"";
-    (is_mixture(config) && config.negatives.is_some()).then(|| ("negatives", what.into()))
+    let what = match config.output.meaning() {
+        Meaning::Share => "each component of a mixture is normalised over all objects",
+        Meaning::Holds => "a mixture of sigmoids is made for all objects",
+    };
+    let what = || format!("{what}; expected none with output = \"{}\"", config.output.name());
+    (is_mixture(config) && config.negatives.is_some()).then(|| ("negatives", what()))
 }
 
-fn sigmoid_of_few(config: &Config) -> Found {
-    let what = format!("a {} learns from all objects; expected none", config.output.name());
-    let is_wrong = config.output.meaning() == Meaning::Holds && !is_mixture(config);
-    (is_wrong && config.negatives.is_some()).then_some(("negatives", what))
+/// Output layers that score in a way of their own.
+fn scores_itself(output: OutputKind) -> bool {
+    use OutputKind::{Fourier, Mixtape, Monotone, Sigsoftmax};
+    matches!(output, Sigsoftmax | Monotone | Mixtape | Fourier)
 }
 
-fn sigmoid_of_distances(config: &Config) -> Found {
-    let what = "no distance is below zero, so a sigmoid would find no triple more likely than not; \
-                expected dot or cosine";
-    let is_wrong = config.output.meaning() == Meaning::Holds && config.score().is_distance();
-    is_wrong.then(|| ("score", what.into()))
+fn output_without_dot_product(config: &Config) -> Found {
+    let (output, score) = (config.output, config.score());
+    // Of vectors of length one, dot products are cosines; what a layer adds to them is not.
+    let also_cosine = matches!(output, OutputKind::Sigsoftmax | OutputKind::Monotone);
+    let (is_right, expected) = match also_cosine {
+        true => (!score.is_distance(), "dot or cosine"),
+        false => (score == ScoreKind::Dot, "dot"),
+    };
+    let what = || {
+        let (output, score) = (output.name(), score.name());
+        format!("output = \"{output}\" is made of dot products; expected {expected}, found {score}")
+    };
+    (scores_itself(output) && !is_right).then(|| ("score", what()))
+}
+
+fn output_of_few(config: &Config) -> Found {
+    let what = || {
+        let output = config.output.name();
+        format!("output = \"{output}\" is made for all objects; expected none with it")
+    };
+    (scores_itself(config.output) && config.negatives.is_some()).then(|| ("negatives", what()))
+}
+
+fn mixtape_of_one(config: &Config) -> Found {
+    let what =
+        "one score has nothing to be mixed with; expected at least 2 with a mixtape, found 1";
+    (is_mixtape(config) && config.components == 1).then(|| ("components", what.into()))
 }

@@ -56,7 +56,8 @@ fn settings_that_would_do_nothing_are_refused() {
          \"hyper\"\n\
          my.toml: `message_layers`: only means something with encoder = \"compgcn\" or \"rgcn\"\n\
          --bases: only means something with encoder = \"rgcn\"\n\
-         --components: only means something with output = \"mixture\" or \"mixture-of-sigmoids\""
+         --components: only means something with output = \"mixture\", \"mixture-of-sigmoids\" or \
+         \"mixtape\""
     );
 }
 
@@ -166,8 +167,14 @@ fn scores_that_an_encoder_is_not_made_for_are_refused_with_the_reason() {
 }
 
 #[test]
-fn negatives_go_with_a_softmax_or_a_margin_alone() {
+fn negatives_go_with_a_softmax_sigmoids_or_a_margin_alone() {
     assert!(raw("negatives = 10").check().is_ok());
+    assert!(raw("negatives = 10\noutput = \"sigmoid\"\nadversarial = 1").check().is_ok());
+    assert!(raw("negatives = 10\noutput = \"sigmoid\"\nanswers_per_item = 1").check().is_ok());
+    assert_eq!(
+        faults(&raw("output = \"mixtape\"\nnegatives = 10")),
+        "`negatives`: output = \"mixtape\" is made for all objects; expected none with it"
+    );
     assert!(raw("negatives = 10\noutput = \"margin\"\nadversarial = 1").check().is_ok());
     assert_eq!(
         faults(&raw("output = \"margin\"")),
@@ -188,9 +195,43 @@ fn negatives_go_with_a_softmax_or_a_margin_alone() {
     );
     assert_eq!(
         faults(&raw("adversarial = 1\nmargin = 3")),
-        "my.toml: `margin`: only means something with output = \"margin\"\n\
-         my.toml: `adversarial`: only means something with output = \"margin\""
+        "my.toml: `margin`: only means something with output = \"margin\", or sigmoids of a \
+         distance\n\
+         my.toml: `adversarial`: only means something with output = \"margin\", or \"sigmoid\" and \
+         negatives"
     );
+}
+
+#[test]
+fn output_layers_of_dot_products_are_refused_with_other_scores() {
+    for (output, expected) in [
+        ("sigsoftmax", "dot or cosine"),
+        ("monotone", "dot or cosine"),
+        ("mixtape", "dot"),
+        ("fourier", "dot"),
+    ] {
+        assert!(raw(&format!("output = \"{output}\"")).check().is_ok(), "{output}");
+        assert_eq!(
+            faults(&raw(&format!("output = \"{output}\"\nscore = \"l1\""))),
+            format!(
+                "`score`: output = \"{output}\" is made of dot products; expected {expected}, \
+                 found l1"
+            )
+        );
+    }
+    assert_eq!(
+        faults(&raw("output = \"mixtape\"\ncomponents = 1")),
+        "`components`: one score has nothing to be mixed with; expected at least 2 with a mixtape, \
+         found 1"
+    );
+}
+
+#[test]
+fn sigmoids_of_distances_have_a_margin() {
+    let shift = |text: &str| raw(text).check().unwrap().shift();
+    assert_eq!(shift("output = \"sigmoid\"\nencoder = \"rotate\"\nmargin = 9"), 9.0);
+    assert_eq!(shift("output = \"sigmoid\""), 0.0);
+    assert_eq!(shift("output = \"margin\"\nnegatives = 5\nmargin = 9"), 0.0);
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub(crate) struct Domain {
     pub(crate) entities: usize,
     /// Inverse relations included.
     pub(crate) relations: usize,
-    /// The training facts, for encoders that look at them.
+    /// The training facts; none for encoders that do not look at them.
     pub(crate) edges: Edges,
 }
 
@@ -59,7 +59,11 @@ impl Edges {
 }
 
 impl Domain {
-    pub(crate) fn of(graph: &Graph) -> Self {
+    pub(crate) fn of(graph: &Graph, config: &Config) -> Self {
+        let sizes = Self::without_edges(graph.entities().len(), 2 * graph.relations().len());
+        if !config.encoder.reads_edges() {
+            return sizes;
+        }
         let facts = || graph.triples(Split::Train).iter();
         let subjects = || facts().map(|fact| fact.subject.0);
         let objects = || facts().map(|fact| fact.object.0);
@@ -70,7 +74,7 @@ impl Domain {
             relations: relations.chain(inverses).collect(),
             objects: objects().chain(subjects()).collect(),
         };
-        Self { edges, ..Self::without_edges(graph.entities().len(), 2 * graph.relations().len()) }
+        Self { edges, ..sizes }
     }
 
     /// Sizes alone: for a forecast, or where there is no graph.

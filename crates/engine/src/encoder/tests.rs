@@ -152,7 +152,10 @@ fn scores(model: &Model, queries: &Queries) -> Vec<f32> {
     let objects = model.encoder.objects(None);
     let pass = Pass { objects: &objects, noise: None };
     let query = model.encoder.forward(queries, &pass).query;
-    pairwise_scores(model.of_pairs, query, objects.clone()).into_data().try_into_vec().unwrap()
+    pairwise_scores(model.of_pairs, None, query, objects.clone())
+        .into_data()
+        .try_into_vec()
+        .unwrap()
 }
 
 fn check_formula(model: &Model, formula: impl Fn(usize, usize, usize) -> f64) {

@@ -8,7 +8,7 @@ use burn::tensor::activation::{log_sigmoid, log_softmax};
 use burn::tensor::{DType, Tensor, TensorData};
 use rayon::prelude::*;
 
-use super::cross_entropy::Normalised;
+use super::loss::Logits;
 use super::product::{Matrix, Onto};
 use super::{simd, values};
 use crate::output::Meaning;
@@ -16,7 +16,7 @@ use crate::output::Meaning;
 /// Log-probabilities of every object, `[B, E]`, row after row into `out`.
 ///
 /// Where they are shares, each row's probabilities sum to one for any number of components.
-pub(crate) fn log_probs(input: Normalised, meaning: Meaning, out: &mut Vec<f32>) {
+pub(crate) fn log_probs(input: Logits, meaning: Meaning, out: &mut Vec<f32>) {
     match input.context.device().as_dispatch() {
         DispatchDevice::Flex(_) if input.context.dtype() == DType::F32 => {
             fused(input, meaning, out);
@@ -29,11 +29,11 @@ fn floats(data: TensorData) -> Vec<f32> {
     data.convert::<f32>().try_into_vec().expect("just converted to f32")
 }
 
-fn reference(input: Normalised, meaning: Meaning) -> Tensor<2> {
-    let Normalised { context, log_prior, objects, bias, score } = input;
+fn reference(input: Logits, meaning: Meaning) -> Tensor<2> {
+    let Logits { context, log_prior, objects, bias, score, weights } = input;
     let [queries, components] = log_prior.dims();
     let entities = objects.dims()[0];
-    let mut logits = score.reference(context, objects);
+    let mut logits = score.reference(weights, context, objects);
     if let Some(bias) = bias {
         logits = logits + bias.unsqueeze();
     }
@@ -47,19 +47,22 @@ fn reference(input: Normalised, meaning: Meaning) -> Tensor<2> {
     ((mixed - top.clone()).exp().sum_dim(1).log() + top).reshape([queries, entities])
 }
 
-fn fused(input: Normalised, meaning: Meaning, out: &mut Vec<f32>) {
+fn fused(input: Logits, meaning: Meaning, out: &mut Vec<f32>) {
     /// Rows (queries × components) of one tile, at most.
     const ROWS: usize = 128;
     /// Floats of one thread's logits, at most; fewer rows where objects are many.
     const FLOATS: usize = 16 * 1024 * 1024;
     let [queries, components] = input.log_prior.dims();
-    let [entities, dim] = input.objects.dims();
+    let (entities, object_dim) = (input.objects.dims()[0], input.objects.dims()[1]);
+    let dim = input.context.dims()[1];
     let [context, log_prior, objects] = [input.context, input.log_prior, input.objects]
         .map(|tensor| tensor.try_into_primitive::<Flex>().expect("the caller saw the CPU"));
-    let bias =
-        input.bias.map(|bias| bias.try_into_primitive::<Flex>().expect("the caller saw the CPU"));
+    let [bias, weights] = [input.bias, input.weights].map(|tensor| {
+        tensor.map(|tensor| tensor.try_into_primitive::<Flex>().expect("the caller saw the CPU"))
+    });
     let (context, log_prior, objects) = (values(&context), values(&log_prior), values(&objects));
-    let bias = bias.as_ref().map(values);
+    let [bias, weights] = [&bias, &weights].map(|tensor| tensor.as_ref().map(values));
+    let weights = weights.as_deref().unwrap_or_default();
 
     let block = (ROWS.min(FLOATS / entities) / components).max(1);
     out.resize(queries * entities, 0.0);
@@ -75,7 +78,8 @@ fn fused(input: Normalised, meaning: Meaning, out: &mut Vec<f32>) {
                 onto = Onto::Add;
             }
             let context = Matrix::rows_of(context, dim);
-            input.score.logits(logits, onto, context, Matrix::rows_of(&objects, dim));
+            let objects = Matrix::rows_of(&objects, object_dim);
+            input.score.logits(weights, logits, onto, context, objects);
             for ((out, logits), log_prior) in out
                 .chunks_exact_mut(entities)
                 .zip(logits.chunks_exact(components * entities))
@@ -133,12 +137,16 @@ mod tests {
         {
             let random =
                 |shape| Tensor::<2>::random(shape, Distribution::Normal(0.0, 3.0), &device);
-            let input = Normalised {
-                context: random([queries * components, 8]),
+            let (context_dim, object_dim) = score.widths(8);
+            let weights = score.some_weights();
+            let input = Logits {
+                context: random([queries * components, context_dim]),
                 log_prior: log_softmax(random([queries, components]), 1),
-                objects: random([entities, 8]),
+                objects: random([entities, object_dim]),
                 bias: has_bias.then(|| random([1, entities]).reshape([entities])),
                 score,
+                weights: (!weights.is_empty())
+                    .then(|| Tensor::from_floats(weights.as_slice(), &device)),
             };
             let mut fused = Vec::new();
             for meaning in [Meaning::Holds, Meaning::Share] {

@@ -7,31 +7,32 @@
 #![expect(unsafe_code, reason = "SIMD chosen at run time, and gemm's face of pointers")]
 
 mod adam;
-mod binary_cross_entropy;
 mod channels;
-mod cross_entropy;
 mod distance;
 mod gather;
 mod grouped;
 mod log_probs;
+mod loss;
 mod messages;
+mod mixtape;
 mod pairwise;
+mod pointwise;
 mod product;
 mod score;
 mod simd;
 
 pub(crate) use adam::{AdamStep, Moments, adam_step, norm};
-pub(crate) use binary_cross_entropy::binary_cross_entropy;
 pub(crate) use channels::{Statistics, Treatment, channel_statistics, treat_channels};
-pub(crate) use cross_entropy::Shape;
-pub(crate) use cross_entropy::{BatchAnswers, Workspace};
-pub(crate) use cross_entropy::{Normalised, cross_entropy};
 pub(crate) use distance::Distance;
 pub(crate) use gather::gather_rows;
 pub(crate) use grouped::grouped_product;
 pub(crate) use log_probs::log_probs;
+pub(crate) use loss::{BatchAnswers, Logits, Shape, Workspace};
+pub(crate) use loss::{binary_cross_entropy, cross_entropy};
 pub(crate) use messages::{Compose, Message, Messages, sum_messages};
+pub(crate) use mixtape::Mixtape;
 pub(crate) use pairwise::pairwise_scores;
+pub(crate) use pointwise::Pointwise;
 pub(crate) use score::PairScore;
 pub(crate) use simd::{count_above, sum_of_exp};
 

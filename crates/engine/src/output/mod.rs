@@ -3,9 +3,14 @@
 //! Every output layer turns a query vector h into components: vectors f_k(h), each scored against
 //! all objects, and the weights π_k they are mixed with. Scores become probabilities by a softmax over
 //! all objects or by a sigmoid for each; a plain softmax or sigmoid is a single component.
+//! Some score in a way of their own: a function goes over all scores (sigsoftmax, monotone), they are
+//! mixed before they are normalised (mixtape), or objects have vectors that are not learned (fourier).
 //! Losses against drawn objects are in `sampled`, those against all of them are operations.
 
+mod fourier;
+mod mixtape;
 mod mixture;
+mod monotone;
 mod negatives;
 mod sampled;
 
@@ -15,10 +20,14 @@ use serde::Serialize;
 
 use crate::config::{Config, OutputKind};
 use crate::models::{Formula, Limit};
+use crate::ops::{PairScore, Pointwise};
 use crate::random::{Noise, Weights};
+use fourier::Fourier;
+use mixtape::Mixtape;
 use mixture::{Mixture, MixtureConfig};
+use monotone::Monotone;
 pub(crate) use negatives::Negatives;
-pub(crate) use sampled::{Sampled, margin_loss, sampled_softmax};
+pub(crate) use sampled::{Sampled, logistic_loss, margin_loss, sampled_softmax};
 
 /// What is scored against the objects, and how it is mixed.
 #[derive(Debug)]
@@ -44,8 +53,13 @@ impl OutputKind {
     pub fn meaning(self) -> Meaning {
         match self {
             // A margin gives none; when asked, scores become a softmax all the same.
-            Self::Softmax | Self::Mixture | Self::Margin => Meaning::Share,
-            Self::Sigmoid | Self::MixtureOfSigmoids => Meaning::Holds,
+            Self::Softmax
+            | Self::Mixture
+            | Self::Margin
+            | Self::Sigsoftmax
+            | Self::Monotone
+            | Self::Mixtape => Meaning::Share,
+            Self::Sigmoid | Self::MixtureOfSigmoids | Self::Fourier => Meaning::Holds,
         }
     }
 
@@ -61,6 +75,9 @@ pub(crate) enum Output {
     /// h itself; nothing to learn beyond the encoder.
     Single(Single),
     Mixture(Mixture),
+    Monotone(Monotone),
+    Mixtape(Mixtape),
+    Fourier(Fourier),
 }
 
 /// P(o|s,r) = softmax(h·Eᵀ), or σ(h·e_o).
@@ -80,16 +97,82 @@ impl OutputKind {
             // Which triples hold is decided by the scores themselves.
             Self::Sigmoid => Formula::linear("σ(z_o)", "0"),
             Self::MixtureOfSigmoids => Formula::new("Σ_k π_k(h)·σ(z_k,o)", MIXED, Limit::Entities),
+            Self::Sigsoftmax => Formula::new("softmax(z + log σ(z))", "0", Limit::Entities),
+            Self::Monotone => {
+                let text = "softmax(φ(z)), φ increasing, of straight pieces";
+                Formula::new(text, "2·pieces", Limit::Entities)
+            }
+            Self::Mixtape => Formula::new(
+                "softmax(Σ_k π_k(h, o)·z_k)",
+                "K·d² + (K − 1)·(d·(g + 1) + E) + g·E",
+                Limit::Entities,
+            ),
+            Self::Fourier => Formula::new(
+                "σ(F_o·(V·h + b)), F sines and cosines",
+                "(2f + 1)·(d + 1)",
+                Limit::DimPlusOne,
+            ),
+        }
+    }
+}
+
+impl Config {
+    /// What is computed of a context and an object, as score and output layer have them.
+    pub(crate) fn pair_score(&self) -> PairScore {
+        match self.output {
+            OutputKind::Sigsoftmax => PairScore::Over(Pointwise::Sigsoftmax),
+            OutputKind::Monotone => PairScore::Over(Pointwise::Monotone),
+            OutputKind::Mixtape => PairScore::Mixed(self.mixtape()),
+            OutputKind::Softmax
+            | OutputKind::Mixture
+            | OutputKind::Margin
+            | OutputKind::Sigmoid
+            | OutputKind::MixtureOfSigmoids
+            | OutputKind::Fourier => self.score().of_pairs(),
+        }
+    }
+
+    fn mixtape(&self) -> crate::ops::Mixtape {
+        let Self { components, dim, gate_dim, .. } = *self;
+        crate::ops::Mixtape { components, dim, gate_dim }
+    }
+
+    /// Width of contexts and of objects, as they are scored.
+    pub(crate) fn scored_dims(&self) -> (usize, usize) {
+        match self.output {
+            OutputKind::Mixtape => (self.mixtape().context_dim(), self.mixtape().object_dim()),
+            OutputKind::Fourier => (2 * self.frequencies() + 1, 2 * self.frequencies() + 1),
+            _ => (self.dim, self.dim),
+        }
+    }
+
+    /// Learned numbers of the output layer.
+    pub(crate) fn n_output_parameters(&self, entities: usize) -> usize {
+        match self.output {
+            OutputKind::Softmax
+            | OutputKind::Margin
+            | OutputKind::Sigmoid
+            | OutputKind::Sigsoftmax => 0,
+            OutputKind::Mixture | OutputKind::MixtureOfSigmoids => {
+                let gate = self.dim * self.components;
+                // A matrix, and scale and shift of the normalisation.
+                let layer = self.components * (self.dim * self.dim + 2 * self.dim);
+                gate + self.layers * layer
+            }
+            OutputKind::Monotone => 2 * self.pieces,
+            OutputKind::Mixtape => Mixtape::n_parameters(self.mixtape(), entities),
+            OutputKind::Fourier => (2 * self.frequencies() + 1) * (self.dim + 1),
         }
     }
 }
 
 impl Output {
-    pub(crate) fn new(config: &Config, weights: &mut Weights) -> Self {
+    pub(crate) fn new(config: &Config, entities: usize, weights: &mut Weights) -> Self {
         match config.output {
-            OutputKind::Softmax | OutputKind::Margin | OutputKind::Sigmoid => {
-                Self::Single(Single {})
-            }
+            OutputKind::Softmax
+            | OutputKind::Margin
+            | OutputKind::Sigmoid
+            | OutputKind::Sigsoftmax => Self::Single(Single {}),
             OutputKind::Mixture | OutputKind::MixtureOfSigmoids => {
                 let config = MixtureConfig {
                     dim: config.dim,
@@ -100,16 +183,42 @@ impl Output {
                 };
                 Self::Mixture(Mixture::new(&config, weights))
             }
+            OutputKind::Monotone => Self::Monotone(Monotone::new(config.pieces, weights)),
+            OutputKind::Mixtape => Self::Mixtape(Mixtape::new(config.mixtape(), entities, weights)),
+            OutputKind::Fourier => {
+                let sizes = (config.dim, config.frequencies());
+                Self::Fourier(Fourier::new(sizes, entities, weights))
+            }
         }
     }
 
     pub(crate) fn forward(&self, query: Tensor<2>, noise: Option<&Noise>) -> Components {
+        let single = |context: Tensor<2>| {
+            let log_prior = Tensor::zeros([context.dims()[0], 1], &context.device());
+            Components { context, log_prior }
+        };
         match self {
-            Self::Single(_) => {
-                let log_prior = Tensor::zeros([query.dims()[0], 1], &query.device());
-                Components { context: query, log_prior }
-            }
+            Self::Single(_) | Self::Monotone(_) => single(query),
             Self::Mixture(mixture) => mixture.forward(query, noise),
+            Self::Mixtape(mixtape) => single(mixtape.queries(query)),
+            Self::Fourier(fourier) => single(fourier.queries(query)),
+        }
+    }
+
+    /// The table of objects as it is scored, `[E, …]`.
+    pub(crate) fn objects(&self, vectors: Tensor<2>) -> Tensor<2> {
+        match self {
+            Self::Single(_) | Self::Monotone(_) | Self::Mixture(_) => vectors,
+            Self::Mixtape(mixtape) => mixtape.objects(vectors),
+            Self::Fourier(fourier) => fourier.objects(),
+        }
+    }
+
+    /// What the function over all scores has learned, if there is one.
+    pub(crate) fn weights(&self) -> Option<Tensor<1>> {
+        match self {
+            Self::Monotone(monotone) => Some(monotone.slopes()),
+            Self::Single(_) | Self::Mixture(_) | Self::Mixtape(_) | Self::Fourier(_) => None,
         }
     }
 }

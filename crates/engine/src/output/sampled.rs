@@ -9,6 +9,8 @@
 //!   is right on average and the loss in the limit of many; with all entities drawn it is that of
 //!   the full softmax. (Importance sampling, as in Jean et al. 2015.)
 //! - Margin: Σ_a y_a Σ_j w_j max(0, γ − s_a + s_j) (Bordes et al. 2013, eq. 1).
+//! - Logistic: −Σ_a y_a (log σ(s_a) + Σ_j w_j log σ(−s_j)) (Sun et al. 2019, eq. 5; the margin is in
+//!   the scores).
 //!
 //! The weights w are 1/n, or with a temperature α above zero softmax_j(α s_j), which is not
 //! differentiated (self-adversarial, Sun et al. 2019): a wrong object counts the more the
@@ -60,6 +62,16 @@ pub(crate) fn margin_loss(sampled: &Sampled, margin: f64, adversarial: f64) -> T
     let short = activation::relu((each - answers).add_scalar(margin));
     let losses = (short * weights).sum_dim(1).reshape([queries.len()]);
     (losses * sampled.weights()).sum()
+}
+
+/// Loss of sigmoids, `[1]`.
+pub(crate) fn logistic_loss(sampled: &Sampled, adversarial: f64) -> Tensor<1> {
+    let queries = sampled.answers.queries.as_slice();
+    let right = activation::log_sigmoid(sampled.answer_scores.clone());
+    let wrong = activation::log_sigmoid(sampled.negative_scores.clone().neg());
+    let wrong = (wrong * sampled.negative_weights(adversarial)).sum_dim(1);
+    let wrong = gather_rows(wrong, queries.into()).reshape([queries.len()]);
+    ((right + wrong) * sampled.weights()).sum().neg()
 }
 
 impl Sampled<'_> {
@@ -243,5 +255,20 @@ mod tests {
         close(loss, expected);
         // Every term is short of its margin, so the gradient by a wrong object is its weight alone.
         close(grad[5 + 2], weights(&[0.5, 0.1, 2.0], 1));
+    }
+
+    #[test]
+    fn a_logistic_loss_asks_of_answers_that_they_hold_and_of_others_that_they_do_not() {
+        let (loss, grad) = case().check(|sampled| logistic_loss(sampled, 0.0));
+        let log_sigma = |x: f64| -(-x).exp().ln_1p();
+        let mut expected = 0.0;
+        for (weight, answer, wrong) in case().by_answer() {
+            let others = wrong.iter().map(|x| log_sigma(-x)).sum::<f64>() / wrong.len() as f64;
+            expected -= weight * (log_sigma(answer) + others);
+        }
+        close(loss, expected);
+        // By hand: answer 3 of the first query has the slope σ(0.9) − 1.
+        close(grad[3], log_sigma(0.9).exp() - 1.0);
+        assert_eq!(grad[9], 0.0, "a known answer that was drawn counts as nothing");
     }
 }

@@ -126,7 +126,7 @@ mod tests {
         let rows = |values: [[f32; 2]; 3]| Tensor::<2>::from_floats(values, &device);
         let queries = score.queries(rows([[3.0, 0.0], [1e-4, 1e-4], [0.0, 0.0]]));
         let objects = score.objects(rows([[0.5, 0.0], [0.0, 7.0], [-2.0, -2.0]]));
-        let found = pairwise_scores(ScoreKind::Cosine.of_pairs(), queries, objects);
+        let found = pairwise_scores(ScoreKind::Cosine.of_pairs(), None, queries, objects);
         let diagonal = 0.5_f32.sqrt();
         let expected = [1.0, 0.0, -diagonal, diagonal, diagonal, -1.0, 0.0, 0.0, 0.0];
         for (found, cosine) in found.into_data().iter::<f32>().zip(expected) {

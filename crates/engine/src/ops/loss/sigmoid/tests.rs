@@ -1,31 +1,42 @@
 //! The fused loss against an f64 loop, finite differences and plain tensor operations.
 
+use std::sync::{Arc, Mutex};
+
 use burn::tensor::Device;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::super::cross_entropy::kernel::Inputs;
-use super::kernel::pass;
+use super::super::binary_cross_entropy;
+use super::super::tiles::Shape;
 use super::*;
-use crate::ops::PairScore;
+use crate::ops::score::tests::formula;
+use crate::ops::{PairScore, Pointwise};
 
 struct Case {
+    score: PairScore,
     shape: Shape,
     context: Vec<f32>,
     log_prior: Vec<f32>,
     objects: Vec<f32>,
     bias: Option<Vec<f32>>,
+    weights: Vec<f32>,
     answers: BatchAnswers,
 }
 
 impl Case {
     /// `size`: queries, components, dimension, entities. Priors are not normalised.
     fn random(size: [usize; 4], has_bias: bool, seed: u64) -> Self {
+        Self::scored(PairScore::Dot, size, has_bias, seed)
+    }
+
+    fn scored(score: PairScore, size: [usize; 4], has_bias: bool, seed: u64) -> Self {
         let [queries, components, dim, entities] = size;
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut draw =
             |n: usize| -> Vec<f32> { (0..n).map(|_| rng.random_range(-1.0..1.0)).collect() };
-        let (context, objects) = (draw(queries * components * dim), draw(entities * dim));
+        let (context_dim, object_dim) = score.widths(dim);
+        let context = draw(queries * components * context_dim);
+        let objects = draw(entities * object_dim);
         let bias = has_bias.then(|| draw(entities));
         let log_prior = draw(queries * components);
         let mut answers = BatchAnswers::default();
@@ -37,13 +48,14 @@ impl Case {
                 answers.weights.push(rng.random_range(0.1..1.0));
             }
         }
-        let shape = Shape { queries, components, dim, entities };
-        Self { shape, context, log_prior, objects, bias, answers }
+        let shape = Shape { queries, components, context_dim, object_dim, entities };
+        let weights = score.some_weights();
+        Self { score, shape, context, log_prior, objects, bias, weights, answers }
     }
 
     /// The loss by the formula, in f64, one logit at a time.
-    fn plain_loss(&self, [context, log_prior, objects, bias]: [&[f64]; 4]) -> f64 {
-        let Shape { queries, components, dim, entities } = self.shape;
+    fn plain_loss(&self, [context, log_prior, objects, bias, weights]: [&[f64]; 5]) -> f64 {
+        let Shape { queries, components, context_dim, object_dim, entities } = self.shape;
         let mut targets = vec![0.0; queries * entities];
         for (i, object) in self.answers.objects.iter().enumerate() {
             targets[self.answers.query(i) * entities + *object as usize] +=
@@ -56,9 +68,9 @@ impl Case {
             for object in 0..entities {
                 let (mut yes, mut no) = (0.0, 0.0);
                 for row in rows.clone() {
-                    let terms =
-                        (0..dim).map(|i| context[row * dim + i] * objects[object * dim + i]);
-                    let z = terms.sum::<f64>() + bias[object];
+                    let context = &context[row * context_dim..][..context_dim];
+                    let vector = &objects[object * object_dim..][..object_dim];
+                    let z = formula(self.score, weights, context, vector) + bias[object];
                     let share = log_prior[row].exp() / total;
                     yes += share / (1.0 + (-z).exp());
                     no += share / (1.0 + z.exp());
@@ -70,27 +82,24 @@ impl Case {
         loss
     }
 
-    fn fused(&self) -> (f64, [Vec<f32>; 4]) {
+    fn fused(&self) -> (f64, [Vec<f32>; 5]) {
         let inputs = Inputs {
-            score: PairScore::Dot,
+            score: self.score,
             shape: self.shape,
             context: &self.context,
             log_prior: &self.log_prior,
             objects: &self.objects,
             bias: self.bias.as_deref(),
+            weights: &self.weights,
             answers: &self.answers,
-            smoothing: 0.0,
         };
-        let mut workspace = Workspace::new(0);
-        let (loss, grads) = pass(&inputs, Wanted::LossAndGrads, &mut workspace);
-        let (alone, _) = pass(&inputs, Wanted::Loss, &mut workspace);
-        assert_eq!(alone.to_bits(), loss.to_bits());
-        let grads = grads.unwrap();
-        (loss, [grads.context, grads.log_prior, grads.objects, grads.bias.unwrap_or_default()])
+        let (loss, grads) = pass(&inputs, &mut Workspace::new(0));
+        let bias = grads.bias.unwrap_or_default();
+        (loss, [grads.context, grads.log_prior, grads.objects, bias, grads.weights])
     }
 
     /// Loss and gradients through burn, by the operation or by plain tensor operations.
-    fn by_tensors(&self, loss: impl Fn(Normalised) -> Tensor<1>) -> (f64, [Vec<f32>; 4]) {
+    fn by_tensors(&self, loss: impl Fn(Logits) -> Tensor<1>) -> (f64, [Vec<f32>; 5]) {
         let device = Device::flex().autodiff();
         let Shape { queries, components, entities, .. } = self.shape;
         let table = |values: &[f32], rows: usize| {
@@ -106,21 +115,23 @@ impl Case {
         let vector =
             |bias: &Vec<f32>| Tensor::<1>::from_floats(bias.as_slice(), &device).require_grad();
         let bias = self.bias.as_ref().map(vector);
-        let loss = loss(Normalised {
+        let weights = (!self.weights.is_empty()).then(|| vector(&self.weights));
+        let loss = loss(Logits {
             context: context.clone(),
             log_prior: log_prior.clone(),
             objects: objects.clone(),
             bias: bias.clone(),
-            score: PairScore::Dot,
+            score: self.score,
+            weights: weights.clone(),
         });
         let grads = loss.backward();
         let vec = |data: TensorData| data.try_to_vec::<f32>().unwrap();
         let grad = |tensor: &Tensor<2>| vec(tensor.grad(&grads).unwrap().into_data());
-        let grad_bias =
-            bias.map_or_else(Vec::new, |bias| vec(bias.grad(&grads).unwrap().into_data()));
+        let [grad_bias, grad_weights] = [bias, weights]
+            .map(|t| t.map_or_else(Vec::new, |t| vec(t.grad(&grads).unwrap().into_data())));
         (
             f64::from(loss.into_scalar::<f32>()),
-            [grad(&context), grad(&log_prior), grad(&objects), grad_bias],
+            [grad(&context), grad(&log_prior), grad(&objects), grad_bias, grad_weights],
         )
     }
 }
@@ -132,6 +143,7 @@ fn cases() -> Vec<Case> {
         Case::random([6, 3, 4, 40], true, 2),
         Case::random([9, 1, 8, 33], true, 3),
         Case::random([13, 3, 5, 2], false, 4),
+        Case::scored(PairScore::Over(Pointwise::Monotone), [6, 2, 4, 40], true, 12),
         Case::random([150, 5, 6, 9000], true, 5),
         Case::random([700, 1, 6, 300], false, 6),
     ]
@@ -174,12 +186,13 @@ fn the_operation_scales_its_gradients() {
 
 #[test]
 fn gradients_equal_finite_differences_in_f64() {
-    for case in &cases()[..4] {
+    for case in &cases()[..5] {
         let wide = |values: &[f32]| values.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>();
         let bias = case.bias.clone().unwrap_or_else(|| vec![0.0; case.shape.entities]);
-        let inputs = [wide(&case.context), wide(&case.log_prior), wide(&case.objects), wide(&bias)];
+        let inputs =
+            [&case.context, &case.log_prior, &case.objects, &bias, &case.weights].map(|v| wide(v));
         let loss =
-            |inputs: &[Vec<f64>; 4]| case.plain_loss(inputs.each_ref().map(|v| v.as_slice()));
+            |inputs: &[Vec<f64>; 5]| case.plain_loss(inputs.each_ref().map(|v| v.as_slice()));
         let (fused, grads) = case.fused();
         assert!((fused - loss(&inputs)).abs() < 1e-6 * fused);
         for (which, grad) in grads.iter().enumerate() {
@@ -231,6 +244,7 @@ fn extreme_logits_give_finite_losses_and_gradients() {
             &wide(&case.log_prior),
             &wide(&case.objects),
             &[0.0; 30],
+            &[],
         ]);
         let (loss, grads) = case.fused();
         assert!((loss - expected).abs() < 1e-5 * expected, "{loss} and {expected}");

@@ -1,0 +1,351 @@
+//! How is a batch scored against all objects without the B × K × E matrix of logits?
+//!
+//! Objects are cut into a fixed number of chunks, chunks into tiles; a tile of logits for a block
+//! of rows (a row is one component of one query) is made, used and forgotten while it is in cache.
+//! A chunk has its own buffers, and chunks are added up in order, so that the bits of the result
+//! do not depend on the number of threads.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::BatchAnswers;
+use crate::ops::product::{Matrix, Onto};
+use crate::ops::score::{Learned, PairScore, Side};
+use crate::ops::simd;
+
+/// Parts that objects are cut into: enough for many threads to share, few enough that the copies
+/// of the query gradient, one per part, stay small.
+const CHUNKS: usize = 16;
+/// Objects in a tile of logits, at most.
+const TILE_OBJECTS: usize = 512;
+/// Rows in a tile of logits, at most; 512 × 512 floats fit in a second-level cache.
+const TILE_ROWS: usize = 512;
+
+/// Sizes of one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) queries: usize,
+    pub(crate) components: usize,
+    /// Width of contexts.
+    pub(crate) context_dim: usize,
+    /// Width of objects; the same for most scores.
+    pub(crate) object_dim: usize,
+    pub(crate) entities: usize,
+}
+
+impl Shape {
+    pub(super) fn rows(&self) -> usize {
+        self.queries * self.components
+    }
+
+    pub(super) fn chunk_len(&self) -> usize {
+        self.entities.div_ceil(CHUNKS)
+    }
+
+    pub(super) fn chunk(&self, number: usize) -> Range<usize> {
+        let start = number * self.chunk_len();
+        start..(start + self.chunk_len()).min(self.entities)
+    }
+
+    pub(super) fn n_chunks(&self) -> usize {
+        self.entities.div_ceil(self.chunk_len())
+    }
+
+    /// Tiles of a chunk, of nearly equal width.
+    pub(super) fn tile_len(&self) -> usize {
+        self.chunk_len().div_ceil(self.chunk_len().div_ceil(TILE_OBJECTS))
+    }
+
+    /// Rows per block: all components of a query are in one block.
+    pub(super) fn block_len(&self) -> usize {
+        let most = (TILE_ROWS / self.components).max(1) * self.components;
+        let blocks = self.rows().div_ceil(most);
+        self.queries.div_ceil(blocks) * self.components
+    }
+
+    /// The tiles of a chunk in a fixed order: objects outside, rows inside.
+    pub(super) fn tiles(&self, chunk: usize) -> impl Iterator<Item = Tile> + use<> {
+        let shape = *self;
+        let of_objects = move |(number, objects): (usize, Range<usize>)| {
+            pieces(0..shape.rows(), shape.block_len()).map(move |rows| Tile {
+                chunk,
+                number,
+                rows,
+                objects: objects.clone(),
+            })
+        };
+        pieces(shape.chunk(chunk), shape.tile_len()).enumerate().flat_map(of_objects)
+    }
+}
+
+/// Cuts a range into pieces of `len`, the last one shorter.
+fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(len).map(move |start| start..(start + len).min(end))
+}
+
+/// One tile: a block of rows against some objects.
+#[derive(Debug, Clone)]
+pub(super) struct Tile {
+    pub(super) chunk: usize,
+    /// Among those of its chunk, by objects alone.
+    pub(super) number: usize,
+    pub(super) rows: Range<usize>,
+    pub(super) objects: Range<usize>,
+}
+
+impl Tile {
+    /// Number of its logits.
+    pub(super) fn size(&self) -> usize {
+        self.rows.len() * self.objects.len()
+    }
+}
+
+/// What a loss is computed from.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
+    pub(super) shape: Shape,
+    pub(super) score: PairScore,
+    /// f_k(h), `[B·K, C]`.
+    pub(super) context: &'a [f32],
+    /// log π, `[B, K]`.
+    pub(super) log_prior: &'a [f32],
+    /// `[E, D]`.
+    pub(super) objects: &'a [f32],
+    /// `[E]`, added to every logit of its object.
+    pub(super) bias: Option<&'a [f32]>,
+    /// What the score has learned; nothing for most.
+    pub(super) weights: &'a [f32],
+    pub(super) answers: &'a BatchAnswers,
+}
+
+/// Where the gradients of a chunk's tiles go.
+pub(super) struct ChunkGrads<'a> {
+    /// Of all rows, for this chunk alone.
+    pub(super) context: &'a mut [f32],
+    /// Likewise.
+    pub(super) weights: &'a mut [f32],
+    /// Of the objects of this chunk.
+    pub(super) objects: &'a mut [f32],
+    /// Likewise.
+    pub(super) bias: &'a mut [f32],
+}
+
+impl Inputs<'_> {
+    fn contexts(&self, rows: &Range<usize>) -> Matrix<'_> {
+        rows_of(self.context, rows, self.shape.context_dim)
+    }
+
+    /// The logit of one row and one object.
+    pub(super) fn logit(&self, row: usize, object: usize) -> f32 {
+        let context = &self.context[row * self.shape.context_dim..][..self.shape.context_dim];
+        let vector = &self.objects[object * self.shape.object_dim..][..self.shape.object_dim];
+        let bias = self.bias.map_or(0.0, |bias| bias[object]);
+        self.score.pair(self.weights, context, vector) + bias
+    }
+
+    /// The logits of a tile.
+    pub(super) fn logits(&self, tile: &Tile, out: &mut [f32]) {
+        let mut onto = Onto::Replace;
+        if let Some(bias) = self.bias {
+            for row in out.chunks_exact_mut(tile.objects.len()) {
+                row.copy_from_slice(&bias[tile.objects.clone()]);
+            }
+            onto = Onto::Add;
+        }
+        let objects = rows_of(self.objects, &tile.objects, self.shape.object_dim);
+        self.score.logits(self.weights, out, onto, self.contexts(&tile.rows), objects);
+    }
+
+    /// From the gradient of a tile's logits, which is used up, to those of all they are made of.
+    pub(super) fn pull_back(&self, tile: &Tile, grad_logits: &mut [f32], grads: &mut ChunkGrads) {
+        let Shape { context_dim, object_dim, .. } = self.shape;
+        let width = tile.objects.len();
+        let within = tile.objects.start - self.shape.chunk(tile.chunk).start;
+        if self.bias.is_some() {
+            for row in grad_logits.chunks_exact(width) {
+                simd::add(&mut grads.bias[within..][..width], row);
+            }
+        }
+        let context = Side {
+            vectors: self.contexts(&tile.rows),
+            grad: &mut grads.context[tile.rows.start * context_dim..tile.rows.end * context_dim],
+            onto: if tile.number == 0 { Onto::Replace } else { Onto::Add },
+        };
+        let objects = Side {
+            vectors: rows_of(self.objects, &tile.objects, object_dim),
+            grad: &mut grads.objects[within * object_dim..][..width * object_dim],
+            onto: if tile.rows.start == 0 { Onto::Replace } else { Onto::Add },
+        };
+        let learned = Learned { weights: self.weights, grad: &mut *grads.weights };
+        self.score.pull_back(learned, grad_logits, context, objects);
+    }
+}
+
+fn rows_of<'a>(values: &'a [f32], rows: &Range<usize>, columns: usize) -> Matrix<'a> {
+    Matrix::rows_of(&values[rows.start * columns..rows.end * columns], columns)
+}
+
+/// Gradients of a loss.
+#[derive(Debug, Clone)]
+pub(super) struct Grads {
+    pub(super) context: Vec<f32>,
+    pub(super) log_prior: Vec<f32>,
+    pub(super) objects: Vec<f32>,
+    pub(super) bias: Option<Vec<f32>>,
+    pub(super) weights: Vec<f32>,
+}
+
+/// Buffers that one training step leaves to the next, so that the machine need not hand out and
+/// clear hundreds of megabytes every time.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    pub(super) kept_bytes: usize,
+    pub(super) pass: u64,
+    pub(super) chunks: Vec<Chunk>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    pub(super) buffers: Buffers,
+    grad_context: Vec<f32>,
+    grad_weights: Vec<f32>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// The tile at work, unless it is kept.
+    pub(super) tile: Vec<f32>,
+    /// The first tiles of the chunk, as exp(z − maximum).
+    pub(super) kept: Vec<f32>,
+    /// The maxima of kept tiles, row by row.
+    pub(super) kept_maximum: Vec<f32>,
+    /// Of each row, over the whole chunk.
+    pub(super) maximum: Vec<f32>,
+    /// Σ exp(z − maximum) of each row.
+    pub(super) sum: Vec<f64>,
+}
+
+impl Workspace {
+    /// A workspace that keeps tiles of logits up to `kept_bytes`; the rest is computed twice.
+    pub(crate) fn new(kept_bytes: usize) -> Self {
+        Self { kept_bytes, pass: 0, chunks: Vec::new() }
+    }
+
+    /// Bytes that a step of this size takes beyond its inputs and gradients.
+    pub(crate) fn forecast(shape: Shape, kept_bytes: usize) -> usize {
+        let tiles = (shape.rows() * shape.entities * size_of::<f32>()).min(kept_bytes);
+        let per_chunk =
+            shape.block_len() * shape.tile_len() + shape.rows() * (shape.context_dim + 3);
+        tiles + shape.n_chunks() * per_chunk * size_of::<f32>()
+    }
+
+    /// Runs over all chunks, each with a place for its gradients; gives the sums of these, but for
+    /// those of the prior, which `run` makes of what it finds, and what it gave for each chunk.
+    pub(super) fn gradients<T: Send>(
+        &mut self,
+        inputs: &Inputs,
+        run: impl Fn(usize, &mut Buffers, &mut ChunkGrads) -> T + Sync,
+    ) -> (Grads, Vec<T>) {
+        let shape = inputs.shape;
+        self.chunks.resize_with(shape.n_chunks(), Chunk::default);
+        let mut objects = vec![0.0; shape.entities * shape.object_dim];
+        let mut bias = vec![0.0; shape.entities];
+        let found = self
+            .chunks
+            .par_iter_mut()
+            .zip(objects.par_chunks_mut(shape.chunk_len() * shape.object_dim))
+            .zip(bias.par_chunks_mut(shape.chunk_len()))
+            .enumerate()
+            .map(|(number, ((chunk, objects), bias))| {
+                let Chunk { buffers, grad_context: context, grad_weights: weights } = chunk;
+                context.resize(shape.rows() * shape.context_dim, 0.0);
+                weights.clear();
+                weights.resize(inputs.weights.len(), 0.0);
+                run(number, buffers, &mut ChunkGrads { context, weights, objects, bias })
+            })
+            .collect();
+        let context_len = shape.rows() * shape.context_dim;
+        let grads = Grads {
+            context: self.sum_chunks(context_len, |chunk| &chunk.grad_context),
+            log_prior: Vec::new(),
+            objects,
+            bias: inputs.bias.map(|_| bias),
+            weights: self.sum_chunks(inputs.weights.len(), |chunk| &chunk.grad_weights),
+        };
+        (grads, found)
+    }
+
+    fn sum_chunks(&self, len: usize, values: impl Fn(&Chunk) -> &[f32] + Sync) -> Vec<f32> {
+        /// Floats that one thread adds up at a time.
+        const PIECE: usize = 16 * 1024;
+        let mut sums = vec![0.0; len];
+        sums.par_chunks_mut(PIECE).enumerate().for_each(|(piece, sum)| {
+            for chunk in &self.chunks {
+                simd::add(sum, &values(chunk)[piece * PIECE..][..sum.len()]);
+            }
+        });
+        sums
+    }
+}
+
+/// A batch's answers in the order in which tiles meet them.
+pub(super) struct AnswersByTile<'a> {
+    inputs: &'a Inputs<'a>,
+    /// Numbers of answers, by tile of objects, then by query.
+    order: Vec<u32>,
+    /// Where each tile's answers start in `order`.
+    starts: Vec<u32>,
+    tiles_per_chunk: usize,
+}
+
+/// An answer in a tile.
+pub(super) struct AnswerAt {
+    /// Among all answers of the batch.
+    pub(super) number: usize,
+    /// The row of its query's first component.
+    pub(super) row: usize,
+    /// Where that row's logit of the answer stands in the tile.
+    pub(super) place: usize,
+}
+
+impl<'a> AnswersByTile<'a> {
+    pub(super) fn of(inputs: &'a Inputs) -> Self {
+        let shape = inputs.shape;
+        let tiles_per_chunk = shape.chunk_len().div_ceil(shape.tile_len());
+        let tile_of = |number: u32| {
+            let object = inputs.answers.objects[number as usize] as usize;
+            let (chunk, within) = (object / shape.chunk_len(), object % shape.chunk_len());
+            chunk * tiles_per_chunk + within / shape.tile_len()
+        };
+        let mut order: Vec<u32> = (0..inputs.answers.len() as u32).collect();
+        // Stable: within a tile answers stay in the order of their queries.
+        order.sort_by_key(|number| tile_of(*number));
+        let mut starts = vec![0; shape.n_chunks() * tiles_per_chunk + 1];
+        for number in &order {
+            starts[tile_of(*number) + 1] += 1;
+        }
+        for tile in 1..starts.len() {
+            starts[tile] += starts[tile - 1];
+        }
+        Self { inputs, order, starts, tiles_per_chunk }
+    }
+
+    pub(super) fn within(&self, tile: &Tile) -> impl Iterator<Item = AnswerAt> {
+        let at = tile.chunk * self.tiles_per_chunk + tile.number;
+        let numbers = &self.order[self.starts[at] as usize..self.starts[at + 1] as usize];
+        let answers = self.inputs.answers;
+        let components = self.inputs.shape.components;
+        let row_of = move |number: usize| answers.query(number) * components;
+        let start = numbers.partition_point(|number| row_of(*number as usize) < tile.rows.start);
+        let (rows, objects) = (tile.rows.clone(), tile.objects.clone());
+        let answer = move |number: &u32| {
+            let (number, row) = (*number as usize, row_of(*number as usize));
+            let object = answers.objects[number] as usize - objects.start;
+            AnswerAt { number, row, place: (row - rows.start) * objects.len() + object }
+        };
+        let end = tile.rows.end;
+        numbers[start..].iter().map(answer).take_while(move |answer| answer.row < end)
+    }
+}
