@@ -67,12 +67,16 @@ Scores
  modulus  −Σ |h − e_o|, complex numbers                    0           none
 
 Output layers
-                      probability of the objects, by their scores z  parameters                        bottleneck
- softmax              softmax(z)                                     0                                 d + 1 = 4
- mixture              Σ_k π_k(h)·softmax(z_k)                        K·d + layers·K·(d² + 2d) = 5,088  none
- margin               softmax(z), trained with a margin              0                                 d + 1 = 4
- sigmoid              σ(z_o)                                         0                                 d = 4
- mixture-of-sigmoids  Σ_k π_k(h)·σ(z_k,o)                            K·d + layers·K·(d² + 2d) = 5,088  none
+                      probability of the objects, by their scores z    parameters                                    bottleneck
+ softmax              softmax(z)                                       0                                             d + 1 = 4
+ mixture              Σ_k π_k(h)·softmax(z_k)                          K·d + layers·K·(d² + 2d) = 5,088              none
+ margin               softmax(z), trained with a margin                0                                             d + 1 = 4
+ sigmoid              σ(z_o)                                           0                                             d = 4
+ mixture-of-sigmoids  Σ_k π_k(h)·σ(z_k,o)                              K·d + layers·K·(d² + 2d) = 5,088              none
+ sigsoftmax           softmax(z + log σ(z))                            0                                             none
+ monotone             softmax(φ(z)), φ increasing, of straight pieces  2·pieces = 80                                 none
+ mixtape              softmax(Σ_k π_k(h, o)·z_k)                       K·d² + (K − 1)·(d·(g + 1) + E) + g·E = 7,252  none
+ fourier              σ(F_o·(V·h + b)), F sines and cosines            (2f + 1)·(d + 1) = 625                        d + 1 = 4
 
 Not here
   region-based: BoxE, ConE, Query2Box: an answer is a point in a region, so there is no linear output layer to widen

@@ -74,7 +74,21 @@ fn metrics_have_a_line_per_epoch() {
 }
 
 #[test]
-fn every_encoder_trains_with_every_output_layer() {
+fn every_output_layer_trains_and_predicts() {
+    let temp = with_graph();
+    for output in json(temp.path(), "models --json")["outputs"].as_array().unwrap() {
+        let output = output["name"].as_str().unwrap();
+        let negatives = if output == "margin" { "--negatives 5" } else { "" };
+        let arguments = format!("train graph {QUICK} --output {output} {negatives} --out {output}");
+        let summary = json(temp.path(), &format!("{arguments} --json"));
+        assert!(summary["test"]["mrr"].as_f64().unwrap() > 0.0, "{output}");
+        let scored = json(temp.path(), &format!("evaluate {output} --json"));
+        assert_eq!(scored["mrr"], summary["test"]["mrr"], "{output}");
+    }
+}
+
+#[test]
+fn every_encoder_trains_with_softmax_and_mixture() {
     let temp = with_graph();
     // As wide as the images of ConvE must be.
     let quick = QUICK.replace("--dim 8", "--dim 24");
@@ -192,7 +206,8 @@ fn all_faults_of_the_settings_are_reported_at_once() {
         failure(temp.path(), "train graph --config my.toml --dim 0 --components 3 --out run", 2),
         "error: my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
          --dim: expected a whole number from 1 to 100000, found `0`\n\
-         --components: only means something with output = \"mixture\" or \"mixture-of-sigmoids\"\n\
+         --components: only means something with output = \"mixture\", \"mixture-of-sigmoids\" or \
+         \"mixtape\"\n\
          \n\
          `fullrank train --help` lists every setting.\n"
     );

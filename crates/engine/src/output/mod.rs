@@ -13,6 +13,8 @@ mod mixture;
 mod monotone;
 mod negatives;
 mod sampled;
+#[cfg(test)]
+mod tests;
 
 use burn::module::Module;
 use burn::tensor::Tensor;

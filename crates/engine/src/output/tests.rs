@@ -1,0 +1,245 @@
+//! Every output layer and every score against its formula, written out in f64 for one query.
+
+use std::collections::BTreeMap;
+use std::f64::consts::TAU;
+
+use burn::tensor::{Device, TensorData};
+use fullrank_graph::{EntityId, Query, RelationId};
+
+use super::*;
+use crate::config::{Choice, RawConfig};
+use crate::encoder::Domain;
+use crate::evaluate::Scorer;
+use crate::model::Model;
+use crate::parameters::{Named, replace, tensors};
+use crate::score::ScoreKind;
+
+const ENTITIES: usize = 7;
+const DIM: usize = 4;
+const SUBJECT: usize = 5;
+const RELATION: usize = 1;
+
+fn config(settings: &str) -> Config {
+    let mut raw = RawConfig::default();
+    let text = format!("dim = {DIM}\n{settings}");
+    raw.add_file(std::path::Path::new("test.toml"), &text).unwrap();
+    raw.check().unwrap()
+}
+
+/// A model whose weights are all different and not small, whatever they start as.
+fn model(config: &Config) -> Model {
+    let domain = Domain::without_edges(ENTITIES, 3);
+    let model = Model::new(config, &domain, Weights::new(1, Device::flex()));
+    let varied = |(order, tensor): (usize, Named)| {
+        let mut values = tensor.values.into_data().try_into_vec::<f32>().unwrap();
+        for (i, x) in values.iter_mut().enumerate() {
+            *x += 0.5 + ((5 * i + order) % 11) as f32 / 11.0;
+        }
+        (tensor.name, TensorData::new(values, tensor.shape))
+    };
+    let values = tensors(&model).into_iter().enumerate().map(varied).collect();
+    replace(model, values)
+}
+
+/// The tensors of a model, and its query vector and objects, by hand.
+struct Case {
+    tables: BTreeMap<String, Vec<f64>>,
+    query: Vec<f64>,
+}
+
+impl Case {
+    fn of(model: &Model) -> Self {
+        let values = |tensor: Named| {
+            let floats = tensor.values.into_data().try_into_vec::<f32>().unwrap();
+            (tensor.name, floats.into_iter().map(f64::from).collect())
+        };
+        let tables: BTreeMap<String, Vec<f64>> = tensors(model).into_iter().map(values).collect();
+        let row = |name: &str, row: usize| &tables[name][row * DIM..][..DIM];
+        let pairs = row("encoder.entity", SUBJECT).iter().zip(row("encoder.relation", RELATION));
+        let query = pairs.map(|(s, r)| s * r).collect();
+        Self { tables, query }
+    }
+
+    fn object(&self, o: usize) -> &[f64] {
+        &self.tables["encoder.entity"][o * DIM..][..DIM]
+    }
+
+    fn dots(&self, context: &[f64]) -> Vec<f64> {
+        (0..ENTITIES).map(|o| dot(context, self.object(o))).collect()
+    }
+
+    /// vector · matrix, of which columns `from..from + n` of all `width` are taken.
+    fn times(&self, vector: &[f64], matrix: &str, [from, n, width]: [usize; 3]) -> Vec<f64> {
+        let at = |row: usize, column: usize| self.tables[matrix][row * width + from + column];
+        let value = |column| vector.iter().enumerate().map(|(row, x)| x * at(row, column)).sum();
+        (0..n).map(value).collect()
+    }
+
+    /// π and f_k(h) of a mixture of two with one layer.
+    fn mixture(&self) -> Vec<(f64, Vec<f64>)> {
+        let gates = softmax(&self.times(&self.query, "output.gate", [0, 2, 2]));
+        let norm = |name: &str| &self.tables[&format!("output.projections.0.norm.{name}")];
+        let component = |(k, gate): (usize, f64)| {
+            let value = |i: usize| {
+                let weight = &self.tables["output.projections.0.weight"][k * DIM * DIM..];
+                let linear: f64 = (0..DIM).map(|j| self.query[j] * weight[j * DIM + i]).sum();
+                let at = k * DIM + i;
+                let deviation = (norm("running_var")[at] + 1e-5).sqrt();
+                let normal = (linear - norm("running_mean")[at]) / deviation;
+                let shifted = normal * norm("gamma")[at] + norm("beta")[at];
+                shifted.max(0.01 * shifted)
+            };
+            (gate, (0..DIM).map(value).collect())
+        };
+        gates.into_iter().enumerate().map(component).collect()
+    }
+
+    /// Mixed logits of a mixtape of three with gates of width two.
+    fn mixtape(&self) -> Vec<f64> {
+        let tanh = |values: Vec<f64>| values.into_iter().map(f64::tanh).collect::<Vec<f64>>();
+        let contexts: Vec<Vec<f64>> = (0..3)
+            .map(|k| tanh(self.times(&self.query, "output.contexts", [k * DIM, DIM, 3 * DIM])))
+            .collect();
+        let gate = |j: usize, o: usize| {
+            let own = tanh(self.times(&self.query, "output.gates", [2 * j, 2, 4]));
+            let shift = self.times(&self.query, "output.shifts", [j, 1, 2])[0];
+            let of_object = &self.tables["output.object_gates"][2 * o..][..2];
+            sigma(dot(&own, of_object) + shift + self.tables["output.object_shifts"][2 * o + j])
+        };
+        let logit = |o: usize| {
+            let z = |k: usize| dot(&contexts[k], self.object(o));
+            // The first gate's left child is the second gate, whose leaves come last.
+            let (first, second) = (gate(0, o), gate(1, o));
+            first * (second * z(1) + (1.0 - second) * z(2)) + (1.0 - first) * z(0)
+        };
+        (0..ENTITIES).map(logit).collect()
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn sigma(z: f64) -> f64 {
+    1.0 / (1.0 + (-z).exp())
+}
+
+fn sigmas(logits: &[f64]) -> Vec<f64> {
+    logits.iter().map(|z| sigma(*z)).collect()
+}
+
+fn softmax(logits: &[f64]) -> Vec<f64> {
+    let sum: f64 = logits.iter().map(|z| z.exp()).sum();
+    logits.iter().map(|z| z.exp() / sum).collect()
+}
+
+/// Settings of a small model with this output layer, and the probabilities of all objects.
+fn expected(kind: OutputKind) -> (&'static str, fn(&Case) -> Vec<f64>) {
+    match kind {
+        OutputKind::Softmax => ("", |case| softmax(&case.dots(&case.query))),
+        OutputKind::Margin => ("negatives = 2", |case| softmax(&case.dots(&case.query))),
+        OutputKind::Mixture => ("components = 2\nlayers = 1", |case| mix(case, softmax)),
+        OutputKind::Sigmoid => ("", |case| sigmas(&case.dots(&case.query))),
+        OutputKind::MixtureOfSigmoids => ("components = 2\nlayers = 1", |case| mix(case, sigmas)),
+        OutputKind::Sigsoftmax => ("", |case| {
+            let logits = case.dots(&case.query);
+            softmax(&logits.iter().map(|z| z + sigma(*z).ln()).collect::<Vec<f64>>())
+        }),
+        OutputKind::Monotone => ("pieces = 2", |case| {
+            let raw = &case.tables["output.raw_slopes"];
+            let slopes: Vec<f64> = raw.iter().map(|x| x.exp().ln_1p()).collect();
+            // Two pieces of width ten on each side; logits are below 20.
+            let value = |z: f64| match z {
+                10.0.. => 10.0 * slopes[2] + (z - 10.0) * slopes[3],
+                0.0.. => z * slopes[2],
+                -10.0.. => z * slopes[1],
+                _ => -10.0 * slopes[1] + (z + 10.0) * slopes[0],
+            };
+            let logits = case.dots(&case.query);
+            softmax(&logits.into_iter().map(value).collect::<Vec<f64>>())
+        }),
+        OutputKind::Mixtape => ("components = 3\ngate_dim = 2", |case| softmax(&case.mixtape())),
+        OutputKind::Fourier => ("frequencies = 2", |case| {
+            let waves = case.times(&case.query, "output.weight", [0, 5, 5]);
+            let bias = &case.tables["output.bias"];
+            let probability = |o: usize| {
+                let x = TAU * o as f64 / ENTITIES as f64;
+                let row = [1.0, x.cos(), x.sin(), (2.0 * x).cos(), (2.0 * x).sin()];
+                sigma((0..5).map(|i| row[i] * (waves[i] + bias[i])).sum())
+            };
+            (0..ENTITIES).map(probability).collect()
+        }),
+    }
+}
+
+fn mix(case: &Case, part: fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
+    let mut sums = vec![0.0; ENTITIES];
+    for (weight, context) in case.mixture() {
+        let parts = part(&case.dots(&context));
+        sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += weight * part);
+    }
+    sums
+}
+
+fn check(model: Model, expected: &[f64], what: &str) {
+    let query = Query { subject: EntityId(SUBJECT as u32), relation: RelationId(RELATION as u32) };
+    let mut found = Vec::new();
+    model.scoring().score(&[query], &mut found);
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        let expected = expected.ln();
+        let off = (f64::from(*found) - expected).abs();
+        assert!(off < 2e-5 * expected.abs().max(1.0), "{what}: {found}, {expected}");
+    }
+}
+
+#[test]
+fn every_output_layer_equals_its_formula() {
+    for kind in OutputKind::ALL {
+        let (settings, expected) = expected(*kind);
+        let config = config(&format!("output = \"{}\"\n{settings}", kind.name()));
+        let model = model(&config);
+        let expected = expected(&Case::of(&model));
+        check(model, &expected, kind.name());
+    }
+}
+
+#[test]
+fn every_score_equals_its_formula() {
+    for kind in ScoreKind::ALL {
+        let model = model(&config(&format!("score = \"{}\"\nbias = true", kind.name())));
+        let case = Case::of(&model);
+        let score = |o: usize| {
+            let (h, e) = (case.query.as_slice(), case.object(o));
+            let differences: Vec<f64> = h.iter().zip(e).map(|(h, e)| h - e).collect();
+            let score = match kind {
+                ScoreKind::Dot => dot(h, e),
+                ScoreKind::Cosine => {
+                    let scale = case.tables["score.log_scale"][0].exp();
+                    scale * dot(h, e) / (dot(h, h) * dot(e, e)).sqrt()
+                }
+                ScoreKind::L1 => -differences.iter().map(|x| x.abs()).sum::<f64>(),
+                ScoreKind::L2 => -dot(&differences, &differences).sqrt(),
+                ScoreKind::Modulus => {
+                    let (re, im) = differences.split_at(DIM / 2);
+                    -re.iter().zip(im).map(|(re, im)| re.hypot(*im)).sum::<f64>()
+                }
+            };
+            score + case.tables["bias"][o]
+        };
+        let scores: Vec<f64> = (0..ENTITIES).map(score).collect();
+        check(model, &softmax(&scores), kind.name());
+    }
+}
+
+#[test]
+fn sigmoids_of_distances_are_even_at_the_margin() {
+    let model = model(&config("output = \"sigmoid\"\nscore = \"l1\"\nmargin = 3.5"));
+    let case = Case::of(&model);
+    let probability = |o: usize| {
+        let pairs = case.query.iter().zip(case.object(o));
+        sigma(3.5 - pairs.map(|(h, e)| (h - e).abs()).sum::<f64>())
+    };
+    let expected: Vec<f64> = (0..ENTITIES).map(probability).collect();
+    check(model, &expected, "sigmoid of l1");
+}
