@@ -72,6 +72,7 @@ impl OutputKind {
 }
 
 /// What makes the components of an output layer.
+#[expect(clippy::large_enum_variant, reason = "a model has one, and it is never in a list")]
 #[derive(Module, Debug)]
 pub(crate) enum Output {
     /// h itself; nothing to learn beyond the encoder.
