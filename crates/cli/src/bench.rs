@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueHint};
 use fullrank_engine::bench::StepBench;
 use fullrank_engine::config::{Choice, OutputKind};
 use fullrank_engine::evaluate::rank_answers;
-use fullrank_engine::{RawConfig, Run, Signal};
+use fullrank_engine::{RawConfig, Run, ScoreKind, Signal};
 use serde::Serialize;
 
 use crate::evaluate::SplitArgument;
@@ -30,6 +30,7 @@ pub(crate) enum BenchCommand {
 #[command(after_help = "Examples:
   fullrank bench step --entities 14541 --dim 200 --batch 1000 --components 4 --answers 4 --json
   fullrank bench step --components 0
+  fullrank bench step --encoder concatmlp --hidden 1024,512
 
 benches/peer/torch_step.py does the same work in PyTorch.")]
 pub(crate) struct StepArguments {
@@ -40,6 +41,10 @@ pub(crate) struct StepArguments {
     /// What a query vector and an object vector score; the encoder's own if not given
     #[arg(long)]
     score: Option<String>,
+
+    /// Widths of the hidden layers of the score `mlp`
+    #[arg(long, value_name = "WIDTHS")]
+    hidden: Option<String>,
 
     /// Entities to compare answers with, for --components 0; all of them if not given
     #[arg(long)]
@@ -61,9 +66,10 @@ pub(crate) struct StepArguments {
     #[arg(long, default_value_t = 1000)]
     batch: u32,
 
-    /// Components of the mixture; 0 is the plain softmax or sigmoid
-    #[arg(long, default_value_t = 4)]
-    components: u32,
+    /// Components of the mixture; 0 is the plain softmax or sigmoid, and the default with the score
+    /// `mlp`, which goes with no mixture [default: 4]
+    #[arg(long)]
+    components: Option<u32>,
 
     /// Sigmoids in the place of softmaxes
     #[arg(long)]
@@ -161,13 +167,17 @@ fn step(arguments: &StepArguments) -> anyhow::Result<()> {
     ] {
         raw.add_option(name, &value.to_string());
     }
-    if let Some(score) = &arguments.score {
-        raw.add_option("score", score);
+    for (name, value) in [("score", &arguments.score), ("hidden", &arguments.hidden)] {
+        if let Some(value) = value {
+            raw.add_option(name, value);
+        }
     }
+    let is_mlp = raw.check()?.score() == ScoreKind::Mlp;
+    let components = arguments.components.unwrap_or(if is_mlp { 0 } else { 4 });
     if let Some(negatives) = arguments.negatives {
         raw.add_option("negatives", &negatives.to_string());
     }
-    let output = match (arguments.components, arguments.sigmoids) {
+    let output = match (components, arguments.sigmoids) {
         (0, false) => OutputKind::Softmax,
         (0, true) => OutputKind::Sigmoid,
         (_, false) => OutputKind::Mixture,
@@ -175,7 +185,7 @@ fn step(arguments: &StepArguments) -> anyhow::Result<()> {
     };
     raw.add_option("output", arguments.output.as_deref().unwrap_or(output.name()));
     if arguments.output.is_none() && output.is_mixture() {
-        raw.add_option("components", &arguments.components.to_string());
+        raw.add_option("components", &components.to_string());
         raw.add_option("layers", &arguments.layers.to_string());
     }
     let config = raw.check()?;

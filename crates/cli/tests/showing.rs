@@ -57,14 +57,16 @@ Encoders
  rgcn         Σ s′·r·o′, entity vectors made of neighbours          E·d₀ + 2R·(d + bases) + (bases + 1)·d₀·d = 7,756   d = 4
  transe       −‖s + r − o‖                                          (E + 2R)·d = 240                                   none
  rotate       −Σ |s·e^{iθ_r} − o|, complex numbers                  (E + R)·d = 168                                    none
+ concatmlp    MLP([s; r; o])                                        (E + 2R)·d + about (3d + H₂)·H₁ = 169,201          none
 
 Scores
-          of query vector h and object vector e_o          parameters  bottleneck
- dot      h·e_o; with `bias`, + b_o for E parameters more  0           d = 4
- cosine   a·h·e_o / (‖h‖ ‖e_o‖)                            1           d = 4
- l1       −Σ |h − e_o|                                     0           none
- l2       −√Σ (h − e_o)²                                   0           none
- modulus  −Σ |h − e_o|, complex numbers                    0           none
+          of query vector h and object vector e_o          parameters                    bottleneck
+ dot      h·e_o; with `bias`, + b_o for E parameters more  0                             d = 4
+ cosine   a·h·e_o / (‖h‖ ‖e_o‖)                            1                             d = 4
+ l1       −Σ |h − e_o|                                     0                             none
+ l2       −√Σ (h − e_o)²                                   0                             none
+ modulus  −Σ |h − e_o|, complex numbers                    0                             none
+ mlp      MLP([h; e_o])                                    about (2d + H₂)·H₁ = 156,673  none
 
 Output layers
                       probability of the objects, by their scores z    parameters                                    bottleneck

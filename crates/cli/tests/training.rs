@@ -94,11 +94,14 @@ fn every_encoder_trains_with_softmax_and_mixture() {
     let quick = QUICK.replace("--dim 8", "--dim 24");
     for encoder in json(temp.path(), "models --json")["encoders"].as_array().unwrap() {
         let encoder = encoder["name"].as_str().unwrap();
-        for output in ["softmax", "mixture"] {
-            let summary = json(
-                temp.path(),
-                &format!("train graph {quick} --encoder {encoder} --output {output} --json"),
-            );
+        // An MLP goes with no mixture, and by default is too wide for a quick test.
+        let (outputs, narrow) = match encoder {
+            "concatmlp" => (&["softmax", "sigmoid"], "--hidden 16,8"),
+            _ => (&["softmax", "mixture"], ""),
+        };
+        for output in outputs {
+            let arguments = format!("{quick} --encoder {encoder} --output {output} {narrow}");
+            let summary = json(temp.path(), &format!("train graph {arguments} --json"));
             assert_eq!(summary["run"], format!("runs/graph-{encoder}-{output}"));
             assert!(summary["test"]["mrr"].as_f64().unwrap() > 0.0);
         }
@@ -401,7 +404,8 @@ fn bench_step_reports_what_it_measured() {
     }
     let told = failure(temp.path(), "bench step --entities 4000000000 --dim 100000", 1);
     assert!(told.starts_with("error: training needs about "), "{told}");
-    assert!(
-        printed(temp.path(), "bench step --entities 50 --dim 4 --steps 1").contains(" s a step")
-    );
+    for model in ["", "--encoder concatmlp --hidden 6,5", "--score mlp --hidden 6 --sigmoids"] {
+        let step = format!("bench step --entities 50 --dim 4 --batch 20 --steps 1 {model}");
+        assert!(printed(temp.path(), &step).contains(" s a step"), "{model}");
+    }
 }

@@ -17,6 +17,7 @@ use toml::Value;
 
 use crate::encoder::EncoderKind;
 use crate::error::Error;
+use crate::ops::Mlp;
 use crate::output::Meaning;
 use crate::score::ScoreKind;
 pub use setting::Choice;
@@ -219,8 +220,10 @@ settings! {
     /// Matrices of which R-GCN mixes those of all relations.
     bases: usize = 2, Range::Between(1, 1000);
     /// What a query vector and an object vector score; the encoder's own if not given: `l1` for
-    /// TransE, `modulus` for RotatE, `dot` for all others.
+    /// TransE, `modulus` for RotatE, `mlp` for ConcatMLP, `dot` for all others.
     score: Option<ScoreKind> = None, Range::Any;
+    /// Widths of the hidden layers of the score `mlp`, as a list, first to last.
+    hidden: Vec<usize> = vec![512, 256], Range::Each(Mlp::MAX_HIDDEN, 1, 100_000);
     /// Whether every object has a learned bias added to its score.
     bias: bool = false, Range::Any;
     /// Share of the query vector's values set to zero in training.
@@ -319,6 +322,7 @@ const ONLY_WITH: &[OnlyWith] = &[
     only_with("message_dropout", |c| c.encoder.reads_edges(), GRAPH_CONVOLUTION),
     only_with("composition", |c| c.encoder == EncoderKind::CompGcn, "encoder = \"compgcn\""),
     only_with("bases", |c| c.encoder == EncoderKind::Rgcn, "encoder = \"rgcn\""),
+    only_with("hidden", is_mlp, "encoder = \"concatmlp\" or score = \"mlp\""),
     only_with("components", |c| is_mixture(c) || is_mixtape(c), COMPONENTS),
     only_with("layers", is_mixture, MIXTURE),
     only_with("activation", |c| is_mixture(c) && c.layers > 0, LAYERS),
@@ -360,6 +364,10 @@ fn is_transformer(config: &Config) -> bool {
     config.encoder == EncoderKind::Transformer
 }
 
+fn is_mlp(config: &Config) -> bool {
+    config.score() == ScoreKind::Mlp
+}
+
 fn has_margin(config: &Config) -> bool {
     config.output == OutputKind::Margin
 }
@@ -389,9 +397,14 @@ impl RawConfig {
         Ok(())
     }
 
-    /// Adds one setting, over any given before; `text` is a TOML value or a bare word.
+    /// Adds one setting, over any given before; `text` is a TOML value, several with commas
+    /// between them, or a bare word.
     pub fn add_option(&mut self, name: &str, text: &str) {
         let parsed = format!("x = {text}").parse::<toml::Table>();
+        let parsed = parsed.or_else(|error| match text.contains(',') {
+            true => format!("x = [{text}]").parse(),
+            false => Err(error),
+        });
         let value = parsed.ok().and_then(|mut table| table.remove("x"));
         let value = value.unwrap_or_else(|| Value::String(text.into()));
         self.given.insert(name.into(), (value, Origin::Option));
@@ -421,7 +434,7 @@ impl RawConfig {
             if let Some((_, origin)) = self.given.get(*name)
                 && !applies(&config)
                 // A choice that could not be read has its own fault.
-                && faults.iter().all(|fault| !with.starts_with(&fault.name))
+                && faults.iter().all(|fault| !with.contains(&format!("{} = ", fault.name)))
             {
                 let what = format!("only means something with {with}");
                 faults.push(Fault { name: (*name).into(), origin: Some(origin.clone()), what });
@@ -561,10 +574,11 @@ impl Config {
     }
 }
 
-/// A value as a person writes it: without the quotes of TOML.
+/// A value as a person writes it on a command line: without the quotes and brackets of TOML.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }
 }

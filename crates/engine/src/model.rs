@@ -26,7 +26,7 @@ use crate::score::Score;
 #[derive(Module, Debug)]
 pub(crate) struct Model {
     pub(crate) encoder: Encoder,
-    score: Score,
+    pub(crate) score: Score,
     #[module(skip)]
     pub(crate) of_pairs: PairScore,
     bias: Option<Param<Tensor<1>>>,
@@ -62,7 +62,7 @@ impl Model {
         let config = EncoderConfig { domain, settings };
         let encoder = Encoder::new(settings.encoder, &config, &mut weights);
         let output = Output::new(settings, domain.entities, &mut weights);
-        let score = Score::new(settings, &weights);
+        let score = Score::new(settings, &mut weights);
         let bias = || Param::from_tensor(Tensor::zeros([domain.entities], &weights.device));
         let bias = settings.bias.then(bias);
         let of_pairs = settings.pair_score();
@@ -75,14 +75,15 @@ impl Model {
         let bias = if settings.bias { domain.entities } else { 0 };
         let encoder = settings.encoder.n_parameters(&EncoderConfig { domain, settings });
         encoder
-            + settings.score().n_parameters()
+            + settings.score().n_parameters(settings)
             + bias
             + settings.n_output_parameters(domain.entities)
     }
 
-    /// Numbers that the encoder makes for a batch beyond rows of its tables, and their gradients.
+    /// Numbers that encoder and score make for a batch beyond rows of tables, and their gradients.
     pub(crate) fn n_batch_values(settings: &Config, domain: &Domain, batch: usize) -> usize {
         settings.encoder.n_batch_values(&EncoderConfig { domain, settings }, batch)
+            + settings.score().n_batch_values(settings, domain.entities, batch)
     }
 
     /// The loss of a batch, divided by its number of queries.
@@ -146,8 +147,14 @@ impl Model {
             bias: self.biases(&objects),
             objects,
             score: self.of_pairs,
-            weights: self.output.weights(),
+            weights: self.weights(),
         }
+    }
+
+    /// What has been learned of how a pair is scored; a score and an output layer that both learn are
+    /// refused.
+    fn weights(&self) -> Option<Tensor<1>> {
+        self.score.weights().or_else(|| self.output.weights())
     }
 
     /// What is added to the scores of each object, `[E]`.
@@ -180,9 +187,10 @@ impl Model {
         };
         let ids: Arc<[u32]> = answers.objects.as_slice().into();
         let of_answers = gather_rows(context.clone(), answers.queries.as_slice().into());
-        let mut answer_scores = self.of_pairs.of_rows(None, of_answers, vectors(&ids));
+        let weights = self.weights();
+        let mut answer_scores = self.of_pairs.of_rows(weights.clone(), of_answers, vectors(&ids));
         let mut negative_scores =
-            pairwise_scores(self.of_pairs, None, context, vectors(&negatives.objects));
+            pairwise_scores(self.of_pairs, weights, context, vectors(&negatives.objects));
         if let (Some(of_answers), Some(of_negatives)) = (bias(&ids), bias(&negatives.objects)) {
             answer_scores = answer_scores + of_answers;
             negative_scores = negative_scores + of_negatives.unsqueeze();

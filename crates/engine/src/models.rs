@@ -154,13 +154,17 @@ fn encoder(kind: EncoderKind, sizes: Option<Sizes>) -> Part {
     part(kind.name(), kind.formula(), sizes.filter(fits), |sizes| {
         let settings = settings(&sizes);
         let domain = Domain::without_edges(sizes.entities, 2 * sizes.relations);
-        kind.n_parameters(&EncoderConfig { domain: &domain, settings: &settings })
+        let own = kind.n_parameters(&EncoderConfig { domain: &domain, settings: &settings });
+        // With its score, which alone makes it what its formula says.
+        own + settings.score().n_parameters(&settings)
     })
 }
 
 fn score(kind: ScoreKind, sizes: Option<Sizes>) -> Part {
     let fits = |sizes: &Sizes| !kind.halves() || sizes.dim.is_multiple_of(2);
-    part(kind.name(), kind.formula(), sizes.filter(fits), |_| kind.n_parameters())
+    part(kind.name(), kind.formula(), sizes.filter(fits), |sizes| {
+        kind.n_parameters(&Config { score: Some(kind), dim: sizes.dim, ..Config::default() })
+    })
 }
 
 fn output(kind: OutputKind, sizes: Option<Sizes>) -> Part {

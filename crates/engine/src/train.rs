@@ -332,7 +332,7 @@ pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 
     let workspace = match config.negatives {
         // Scores, what is added to them, weights, exponentials, and the gradients of these.
         Some(negatives) => 10 * size_of::<f32>() * batch * negatives.min(domain.entities),
-        None => Workspace::forecast(shape, kept_bytes),
+        None => Workspace::forecast(shape, config.pair_score(), kept_bytes),
     };
     // Every layer of a projection keeps about six tensors of its size for the backward pass.
     let activations = 6 * (config.layers + 1) * batch * components * config.dim

@@ -1,6 +1,6 @@
 //! Which scores and which drawn negatives do not go with the other settings, and why?
 
-use super::{Choice, Config, Fault, OutputKind, has_margin, is_mixtape, is_mixture};
+use super::{Choice, Config, Fault, OutputKind, has_margin, is_mixtape, is_mixture, is_mlp};
 use crate::output::Meaning;
 use crate::score::ScoreKind;
 
@@ -9,9 +9,10 @@ pub(super) fn contradictions(config: &Config) -> Vec<Fault> {
     let faults = [
         uneven_dim(config),
         score_of_another_encoder(config),
-        smoothing_of_distances(config),
+        smoothing_of_nonlinear_scores(config),
         smoothing_of_few(config),
         margin_from_nothing(config),
+        mixture_of_mlps(config),
         mixture_of_few(config),
         output_without_dot_product(config),
         output_of_few(config),
@@ -47,10 +48,14 @@ fn score_of_another_encoder(config: &Config) -> Found {
     (!encoder.scores().contains(&score)).then(|| ("score", what()))
 }
 
-fn smoothing_of_distances(config: &Config) -> Found {
-    let what = "goes by the mean of all object vectors, and the distance to a mean is not the mean \
-                of distances; expected 0 with this score";
-    (config.smoothing > 0.0 && config.score().is_distance()).then(|| ("smoothing", what.into()))
+fn smoothing_of_nonlinear_scores(config: &Config) -> Found {
+    let what = match config.score().is_distance() {
+        true => "the distance to a mean is not the mean of distances",
+        false => "the score of a mean is not the mean of scores",
+    };
+    let what =
+        format!("goes by the mean of all object vectors, and {what}; expected 0 with this score");
+    (config.smoothing > 0.0 && !config.score().is_linear()).then_some(("smoothing", what))
 }
 
 fn smoothing_of_few(config: &Config) -> Found {
@@ -62,6 +67,15 @@ fn smoothing_of_few(config: &Config) -> Found {
 fn margin_from_nothing(config: &Config) -> Found {
     let what = "a margin is kept from drawn entities; expected a number with output = \"margin\"";
     (has_margin(config) && config.negatives.is_none()).then(|| ("negatives", what.into()))
+}
+
+fn mixture_of_mlps(config: &Config) -> Found {
+    let what = format!(
+        "an MLP is not linear in the object vector, so there is no bottleneck for a mixture to break; \
+         expected softmax, sigmoid or margin with score = \"mlp\", found {}",
+        config.output.name()
+    );
+    (is_mixture(config) && is_mlp(config)).then_some(("output", what))
 }
 
 fn mixture_of_few(config: &Config) -> Found {
@@ -84,7 +98,7 @@ fn output_without_dot_product(config: &Config) -> Found {
     // Of vectors of length one, dot products are cosines; what a layer adds to them is not.
     let also_cosine = matches!(output, OutputKind::Sigsoftmax | OutputKind::Monotone);
     let (is_right, expected) = match also_cosine {
-        true => (!score.is_distance(), "dot or cosine"),
+        true => (score.is_linear(), "dot or cosine"),
         false => (score == ScoreKind::Dot, "dot"),
     };
     let what = || {

@@ -9,6 +9,8 @@ pub(super) enum Range {
     AtLeast(f64),
     /// Both ends included; the upper one keeps products of sizes in 64 bits.
     Between(u32, u32),
+    /// Of a list: so many numbers at most, and the ends between which each of them is.
+    Each(usize, u32, u32),
     Positive,
     /// 0 ≤ x < 1.
     Share,
@@ -20,7 +22,9 @@ impl Range {
             && match self {
                 Self::Any => true,
                 Self::AtLeast(least) => x >= least,
-                Self::Between(least, most) => (f64::from(least)..=f64::from(most)).contains(&x),
+                Self::Between(least, most) | Self::Each(_, least, most) => {
+                    (f64::from(least)..=f64::from(most)).contains(&x)
+                }
                 Self::Positive => x > 0.0,
                 Self::Share => (0.0..1.0).contains(&x),
             }
@@ -31,6 +35,7 @@ impl Range {
             Self::Any => kind.into(),
             Self::AtLeast(least) => format!("{kind} of at least {least}"),
             Self::Between(least, most) => format!("{kind} from {least} to {most}"),
+            Self::Each(n, least, most) => format!("1 to {n} {kind}s from {least} to {most}"),
             Self::Positive => format!("{kind} above 0"),
             Self::Share => format!("{kind} from 0 to below 1"),
         }
@@ -74,6 +79,25 @@ impl Setting for f64 {
     }
     fn expected(range: Range) -> String {
         range.describe("a number")
+    }
+}
+
+/// A list; a single number is a list of one.
+impl Setting for Vec<usize> {
+    fn from_value(value: &Value, range: Range) -> Option<Self> {
+        let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        let fits = match range {
+            Range::Each(most, ..) => (1..=most).contains(&values.len()),
+            _ => true,
+        };
+        let values = values.iter().map(|value| usize::from_value(value, range)).collect();
+        if fits { values } else { None }
+    }
+    fn to_value(&self) -> Option<Value> {
+        Some(Value::Array(self.iter().filter_map(Setting::to_value).collect()))
+    }
+    fn expected(range: Range) -> String {
+        range.describe("whole number")
     }
 }
 

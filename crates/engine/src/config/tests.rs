@@ -36,7 +36,7 @@ fn all_faults_are_reported_at_once() {
         "my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
          my.toml: `encoder`: expected one of distmult, complex, rescal, cp, simple, tucker, \
          conve, hyper, transformer, ensemble, compgcn, rgcn, transe, \
-         rotate, found `complx`\n\
+         rotate, concatmlp, found `complx`\n\
          my.toml: `dim`: expected a whole number from 1 to 100000, found `0`\n\
          my.toml: `bias`: expected true or false, found `1`\n\
          my.toml: `dropout`: expected a number from 0 to below 1, found `1.0`\n\
@@ -167,6 +167,75 @@ fn scores_that_an_encoder_is_not_made_for_are_refused_with_the_reason() {
 }
 
 #[test]
+fn an_mlp_needs_no_mixture_and_concatmlp_no_other_score() {
+    assert_eq!(raw("encoder = \"concatmlp\"").check().unwrap().score(), ScoreKind::Mlp);
+    for text in [
+        "encoder = \"concatmlp\"\noutput = \"sigmoid\"\nn3 = 0.1",
+        "encoder = \"concatmlp\"\noutput = \"margin\"\nnegatives = 5",
+        "encoder = \"conve\"\nscore = \"mlp\"\nnegatives = 5\nbias = true",
+    ] {
+        assert!(raw(text).check().is_ok(), "{text}");
+    }
+    for output in ["mixture", "mixture-of-sigmoids"] {
+        assert_eq!(
+            faults(&raw(&format!("score = \"mlp\"\noutput = \"{output}\""))),
+            format!(
+                "`output`: an MLP is not linear in the object vector, so there is no bottleneck for \
+                 a mixture to break; expected softmax, sigmoid or margin with score = \"mlp\", \
+                 found {output}"
+            )
+        );
+    }
+    assert_eq!(
+        faults(&raw("score = \"mlp\"\nsmoothing = 0.1")),
+        "`smoothing`: goes by the mean of all object vectors, and the score of a mean is not the \
+         mean of scores; expected 0 with this score"
+    );
+    assert_eq!(
+        faults(&raw("encoder = \"concatmlp\"\nscore = \"dot\"")),
+        "`score`: concatmlp needs its own: its query vector, subject beside relation, is twice as \
+         wide as object vectors; expected mlp, found dot"
+    );
+    assert_eq!(
+        faults(&raw("output = \"monotone\"\nscore = \"mlp\"")),
+        "`score`: output = \"monotone\" is made of dot products; expected dot or cosine, found mlp"
+    );
+}
+
+#[test]
+fn a_list_is_given_with_or_without_brackets() {
+    let option = |text: &str| {
+        let mut raw = raw("score = \"mlp\"");
+        raw.add_option("hidden", text);
+        raw
+    };
+    for (text, expected) in [
+        ("512,256", &[512, 256][..]),
+        ("[7, 6, 5, 4]", &[7, 6, 5, 4]),
+        ("[128]", &[128]),
+        ("128", &[128]),
+    ] {
+        assert_eq!(option(text).check().unwrap().hidden, expected, "{text}");
+    }
+    for text in ["0", "3,0", "1,2,3,4,5", "3,many", "3,0.5"] {
+        assert_eq!(
+            faults(&option(text)),
+            format!("--hidden: expected 1 to 4 whole numbers from 1 to 100000, found `{text}`")
+        );
+    }
+    assert!(faults(&raw("score = \"mlp\"\nhidden = []")).ends_with("to 100000, found ``"));
+    assert_eq!(
+        faults(&raw("hidden = [3]")),
+        "my.toml: `hidden`: only means something with encoder = \"concatmlp\" or score = \"mlp\""
+    );
+    // A choice that could not be read is the only fault.
+    assert!(!faults(&raw("score = \"mpl\"\nhidden = [3]")).contains('\n'));
+    let config = option("30,20").check().unwrap();
+    assert!(config.to_toml().contains("hidden = [30, 20]\n"), "{}", config.to_toml());
+    assert!(config.changes().contains(&("hidden", "30,20".into())));
+}
+
+#[test]
 fn negatives_go_with_a_softmax_sigmoids_or_a_margin_alone() {
     assert!(raw("negatives = 10").check().is_ok());
     assert!(raw("negatives = 10\noutput = \"sigmoid\"\nadversarial = 1").check().is_ok());
@@ -249,7 +318,8 @@ fn a_written_config_reads_back_the_same() {
     let compgcn = "encoder = \"compgcn\"\ncomposition = \"correlation\"\nmessage_layers = 2";
     let margin =
         "output = \"margin\"\nencoder = \"transe\"\nscore = \"l2\"\nnegatives = 5\nmargin = 2";
-    for text in ["", mixture, conve, compgcn, margin, "answers_per_item = 1\ndropout = 0"] {
+    let mlp = "encoder = \"concatmlp\"\nhidden = [64]";
+    for text in ["", mixture, conve, compgcn, margin, mlp, "answers_per_item = 1\ndropout = 0"] {
         let config = raw(text).check().unwrap();
         assert_eq!(raw(&config.to_toml()).check().unwrap(), config);
     }

@@ -1,4 +1,4 @@
-//! Which layers do neural encoders share?
+//! Which layers do neural encoders and scores share?
 //!
 //! Linear layers, windows of a convolution, normalisation of channels, and the end of a
 //! convolutional encoder. Every weight and every dropped value is drawn by our own generators, not
@@ -12,7 +12,7 @@ use crate::ops::{Statistics, Treatment, channel_statistics, treat_channels};
 use crate::random::{Noise, Weights};
 
 /// x·W + b, with b zero at the start.
-pub(super) fn linear(inputs: usize, outputs: usize, weights: &mut Weights) -> Linear {
+pub(crate) fn linear(inputs: usize, outputs: usize, weights: &mut Weights) -> Linear {
     let bias = Param::from_tensor(Tensor::zeros([outputs], &weights.device));
     Linear { bias: Some(bias), ..linear_without_bias(inputs, outputs, weights) }
 }
@@ -23,7 +23,7 @@ pub(super) fn linear_without_bias(inputs: usize, outputs: usize, weights: &mut W
 }
 
 /// Learned numbers of [`linear`].
-pub(super) fn n_linear(inputs: usize, outputs: usize) -> usize {
+pub(crate) fn n_linear(inputs: usize, outputs: usize) -> usize {
     (inputs + 1) * outputs
 }
 

@@ -1,11 +1,12 @@
 //! How does a query (subject, relation) become a vector, and an object another?
 //!
-//! One file per encoder. Every one gives a query vector h and a table of object vectors of the
-//! same width, `dim`, and knows the scores they are made for; what these are is in `score`.
+//! One file per encoder. Every one gives a query vector h and a table of object vectors of width
+//! `dim`, mostly that of h, too, and knows the scores they are made for; what these are is in `score`.
 //! What is made of scores is the business of the output layer.
 
 mod compgcn;
 mod complex;
+mod concatmlp;
 mod conve;
 mod cp;
 mod distmult;
@@ -33,6 +34,8 @@ use crate::models::Formula;
 use crate::ops::gather_rows;
 use crate::random::{Noise, Weights};
 use crate::score::ScoreKind;
+
+pub(crate) use layers::{linear, n_linear};
 
 /// What a model is about.
 #[derive(Debug, Clone)]
@@ -135,7 +138,7 @@ pub(crate) struct Pass<'a> {
 /// Encoded queries.
 #[derive(Debug)]
 pub(crate) struct Encoded {
-    /// h, `[B, D]`.
+    /// h, `[B, C]`, where C is `query_dim`.
     pub(crate) query: Tensor<2>,
     /// What N3 and L2 keep small: magnitudes of the factors, `[B, …]` each.
     pub(crate) factors: Vec<Tensor<2>>,
@@ -186,6 +189,13 @@ macro_rules! encoders {
             pub(crate) fn normalises_batch(self) -> bool {
                 match self {
                     $(Self::$name => $file::$name::BATCH_NORM,)*
+                }
+            }
+
+            /// Width of the query vector.
+            pub(crate) fn query_dim(self, settings: &Config) -> usize {
+                match self {
+                    $(Self::$name => $file::$name::query_dim(settings),)*
                 }
             }
 
@@ -302,6 +312,8 @@ encoders! {
     TransE = "transe" in transe;
     /// Sun et al. 2019.
     RotatE = "rotate" in rotate;
+    /// "On the Theoretical Limitations of Embedding-based Link Prediction", ICML 2026.
+    ConcatMlp = "concatmlp" in concatmlp;
 }
 
 /// What every encoder can do.
@@ -314,6 +326,10 @@ pub(crate) trait Encode: Module {
     const DROPOUT_ON_QUERY: bool = true;
     /// Whether it normalises over a batch, which must then have several items.
     const BATCH_NORM: bool = false;
+    /// Width of the query vector; other than `dim` only for scores that can do with it.
+    fn query_dim(settings: &Config) -> usize {
+        settings.dim
+    }
     /// What it has against `dim`: what is expected, and what was found.
     fn fault(_: &Config) -> Option<String> {
         None

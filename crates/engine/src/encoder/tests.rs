@@ -34,6 +34,7 @@ fn config(kind: EncoderKind) -> Config {
         members: 3,
         initial_dim: 3,
         message_layers: 2,
+        hidden: vec![5, 4],
         ..Config::default()
     }
 }
@@ -142,6 +143,7 @@ fn formula(kind: EncoderKind, s: usize, r: usize, o: usize) -> f64 {
             };
             tables["encoder.weight"].iter().enumerate().map(weighted).sum()
         }
+        EncoderKind::ConcatMlp => neural::mlp(&tables, entity(s), relation(dim), entity(o)),
         EncoderKind::CompGcn => messages::compgcn(&tables, Composition::DistMult, [s, r, o]),
         EncoderKind::Rgcn => messages::rgcn(&tables, [s, r, o]),
     }
@@ -152,10 +154,9 @@ fn scores(model: &Model, queries: &Queries) -> Vec<f32> {
     let objects = model.encoder.objects(None);
     let pass = Pass { objects: &objects, noise: None };
     let query = model.encoder.forward(queries, &pass).query;
-    pairwise_scores(model.of_pairs, None, query, objects.clone())
-        .into_data()
-        .try_into_vec()
-        .unwrap()
+    let (context, objects) = (model.score.queries(query), model.score.objects(objects.clone()));
+    let scores = pairwise_scores(model.of_pairs, model.score.weights(), context, objects);
+    scores.into_data().try_into_vec().unwrap()
 }
 
 fn check_formula(model: &Model, formula: impl Fn(usize, usize, usize) -> f64) {
@@ -187,14 +188,15 @@ fn every_encoder_equals_its_one_triple_formula() {
 #[test]
 fn parameters_are_counted_without_building_a_model() {
     for kind in EncoderKind::ALL {
-        for text in ["", "output = \"mixture\"\ncomponents = 3\nbias = true", "score = \"cosine\""]
-        {
+        let mixture = "output = \"mixture\"\ncomponents = 3\nbias = true";
+        let mlp = "score = \"mlp\"\nhidden = [7, 5]";
+        for text in ["", mixture, "score = \"cosine\"", mlp] {
             let mut raw = crate::RawConfig::default();
             raw.add_file(std::path::Path::new("test.toml"), text).unwrap();
             raw.add_option("encoder", kind.name());
             raw.add_option("dim", "24");
             let Ok(config) = raw.check() else {
-                assert!(!kind.scores().contains(&ScoreKind::Cosine), "{kind:?}");
+                assert!(kind.scores() != ScoreKind::ALL, "{kind:?}, {text}");
                 continue;
             };
             let domain = Domain::without_edges(11, 6);

@@ -11,7 +11,7 @@ use std::ops::Range;
 use burn::tensor::{Tensor, activation};
 
 use super::product::{Matrix, Onto, multiply};
-use super::score::Side;
+use super::score::{Learned, Side};
 use super::simd::{self, LANES, dispatched, multiply_add, total};
 
 /// The widths of an MLP's hidden layers.
@@ -21,7 +21,7 @@ use super::simd::{self, LANES, dispatched, multiply_add, total};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mlp {
     /// Zero where there is no layer.
-    widths: [usize; Mlp::MAX_HIDDEN],
+    pub(super) widths: [usize; Mlp::MAX_HIDDEN],
 }
 
 impl Mlp {
@@ -64,107 +64,92 @@ impl Mlp {
     }
 
     /// Floats that a thread needs besides its tile.
-    pub(crate) fn n_room(&self) -> usize {
-        let per_pair = self.hidden().iter().sum::<usize>() + self.widest();
-        self.block_len(usize::MAX) * per_pair
+    pub(super) fn n_room(self) -> usize {
+        let Room { hidden, product } = Room::sizes(self, usize::MAX);
+        hidden.iter().sum::<usize>() + product
     }
-}
 
-/// The score of one pair.
-pub(super) fn of_pair(mlp: Mlp, weights: &[f32], context: &[f32], object: &[f32]) -> f32 {
-    let mut score = [0.0];
-    let pair = (Matrix::rows_of(context, context.len()), Matrix::rows_of(object, object.len()));
-    add_logits(mlp, weights, &mut score, Onto::Replace, pair);
-    score[0]
-}
+    /// The score of one pair.
+    pub(super) fn of_pair(self, weights: &[f32], context: &[f32], object: &[f32]) -> f32 {
+        let mut score = [0.0];
+        let [context, object] = [context, object].map(|row| Matrix::rows_of(row, row.len()));
+        self.logits(weights, &mut score, Onto::Replace, context, object);
+        score[0]
+    }
 
-/// The scores of all contexts with all objects, row after row.
-pub(super) fn add_logits(
-    mlp: Mlp,
-    weights: &[f32],
-    out: &mut [f32],
-    onto: Onto,
-    (context, objects): (Matrix, Matrix),
-) {
-    let tile = Tile { layers: layers(mlp, weights), context, objects };
-    let last = tile.last();
-    let mut room = Room::of(mlp, tile.n_pairs());
-    for pairs in tile.blocks(mlp) {
-        tile.fill(&mut room, pairs.clone());
-        for (place, out) in out[pairs.clone()].iter_mut().enumerate() {
-            let (a, b) = tile.last_sum(&room.product, pairs.start, place);
-            let before = if onto == Onto::Add { *out } else { 0.0 };
-            *out = before + relu_dot(a, b, last.matrix.values) + last.bias[0];
+    /// The scores of all contexts with all objects, row after row.
+    pub(super) fn logits(
+        self,
+        weights: &[f32],
+        out: &mut [f32],
+        onto: Onto,
+        context: Matrix,
+        objects: Matrix,
+    ) {
+        let tile = Tile { layers: layers(self, weights), context, objects };
+        let last = tile.last();
+        let mut room = Room::of(self, tile.n_pairs());
+        for pairs in tile.blocks(self) {
+            tile.fill(&mut room, pairs.clone());
+            for (place, out) in out[pairs.clone()].iter_mut().enumerate() {
+                let (a, b) = tile.last_sum(&room.product, pairs.start, place);
+                let before = if onto == Onto::Add { *out } else { 0.0 };
+                *out = before + relu_dot(a, b, last.matrix.values) + last.bias[0];
+            }
         }
     }
-}
 
-/// From the gradient of such a tile to those of the weights, which are added to, and of its two
-/// sides.
-pub(super) fn pull_back(
-    mlp: Mlp,
-    (weights, grad_weights): (&[f32], &mut [f32]),
-    grad_logits: &[f32],
-    context: Side,
-    objects: Side,
-) {
-    for side in [(&mut *context.grad, context.onto), (&mut *objects.grad, objects.onto)] {
-        if side.1 == Onto::Replace {
-            side.0.fill(0.0);
+    /// From the gradient of such a tile to those of the weights and of its two sides.
+    pub(super) fn pull_back(
+        self,
+        learned: Learned,
+        grad_logits: &[f32],
+        context: Side,
+        objects: Side,
+    ) {
+        for side in [(&mut *context.grad, context.onto), (&mut *objects.grad, objects.onto)] {
+            if side.1 == Onto::Replace {
+                side.0.fill(0.0);
+            }
+        }
+        let layers = layers(self, learned.weights);
+        let tile = Tile { layers, context: context.vectors, objects: objects.vectors };
+        let mut grads = Grads {
+            layers: layer_grads(self, learned.grad),
+            context: context.grad,
+            objects: objects.grad,
+            width: self.widths[0],
+        };
+        let mut room = Room::of(self, tile.n_pairs());
+        for pairs in tile.blocks(self) {
+            tile.fill(&mut room, pairs.clone());
+            tile.pull_last(&mut room, &mut grads, pairs.clone(), grad_logits);
+            for depth in (0..tile.layers.len() - 1).rev() {
+                tile.pull_layer(&mut room, &mut grads, pairs.clone(), depth);
+            }
         }
     }
-    let tile =
-        Tile { layers: layers(mlp, weights), context: context.vectors, objects: objects.vectors };
-    let mut grads = Grads {
-        layers: layer_grads(mlp, grad_weights),
-        context: context.grad,
-        objects: objects.grad,
-        width: mlp.widths[0],
-    };
-    let mut room = Room::of(mlp, tile.n_pairs());
-    for pairs in tile.blocks(mlp) {
-        tile.fill(&mut room, pairs.clone());
-        tile.pull_last(&mut room, &mut grads, pairs.clone(), grad_logits);
-        for depth in (0..tile.layers.len() - 1).rev() {
-            tile.pull_layer(&mut room, &mut grads, pairs.clone(), depth);
+
+    /// Scores of the rows of one tensor with those of another, in plain tensor operations: twice
+    /// `[A, H]` → `[A, 1]`.
+    pub(super) fn of_rows(
+        self,
+        weights: Option<Tensor<1>>,
+        context: Tensor<2>,
+        objects: Tensor<2>,
+    ) -> Tensor<2> {
+        let weights = weights.expect("an MLP has weights");
+        let mut values = context + objects;
+        let mut start = 0;
+        for (inputs, outputs) in self.shapes() {
+            let bias = start + inputs * outputs;
+            let matrix = weights.clone().slice(start..bias).reshape([inputs, outputs]);
+            start = bias + outputs;
+            let bias = weights.clone().slice(bias..start).unsqueeze();
+            values = activation::relu(values).matmul(matrix) + bias;
         }
+        values
     }
-}
-
-/// Scores of the rows of one tensor with those of another, in plain tensor operations: twice
-/// `[A, H]` → `[A]`.
-pub(super) fn of_rows(
-    mlp: Mlp,
-    weights: Tensor<1>,
-    context: Tensor<2>,
-    objects: Tensor<2>,
-) -> Tensor<1> {
-    let mut values = context + objects;
-    let mut start = 0;
-    for (inputs, outputs) in mlp.shapes() {
-        let bias = start + inputs * outputs;
-        let matrix = weights.clone().slice([start..bias]).reshape([inputs, outputs]);
-        start = bias + outputs;
-        let bias = weights.clone().slice([bias..start]).unsqueeze();
-        values = activation::relu(values).matmul(matrix) + bias;
-    }
-    let n = values.dims()[0];
-    values.reshape([n])
-}
-
-/// Scores of all pairs likewise, `[B, H]` and `[N, H]` → `[B, N]`.
-pub(super) fn reference(
-    mlp: Mlp,
-    weights: Tensor<1>,
-    context: Tensor<2>,
-    objects: Tensor<2>,
-) -> Tensor<2> {
-    let ([rows, dim], width) = (context.dims(), objects.dims()[0]);
-    let context = context.reshape([rows, 1, dim]).repeat_dim(1, width);
-    let objects = objects.reshape([1, width, dim]).repeat_dim(0, rows);
-    let pairs = [rows * width, dim];
-    let scores = of_rows(mlp, weights, context.reshape(pairs), objects.reshape(pairs));
-    scores.reshape([rows, width])
 }
 
 /// A layer after the first.
@@ -212,22 +197,37 @@ struct Grads<'a> {
     width: usize,
 }
 
-/// Room for a block of pairs.
-struct Room {
+/// Objects that are in cache together where there are no products: up to 1024 wide, 256 kB.
+const FEW_OBJECTS: usize = 64;
+
+/// Cuts a range into pieces of `len`, the last one shorter.
+fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(len.max(1)).map(move |start| start..(start + len).min(end))
+}
+
+/// Room for a block of pairs, or how much of it.
+struct Room<T = Vec<f32>> {
     /// Values of each hidden layer, and in the backward pass the gradient before its relu.
-    hidden: Vec<Vec<f32>>,
+    hidden: Vec<T>,
     /// What a product gives.
-    product: Vec<f32>,
+    product: T,
+}
+
+impl Room<usize> {
+    fn sizes(mlp: Mlp, n_pairs: usize) -> Self {
+        // A single hidden layer needs no products.
+        let block = if mlp.hidden().len() > 1 { mlp.block_len(n_pairs) } else { 0 };
+        let hidden = mlp.hidden().iter().map(|width| block * width).collect();
+        Self { hidden, product: block * mlp.widest() }
+    }
 }
 
 impl Room {
     fn of(mlp: Mlp, n_pairs: usize) -> Self {
-        // A single hidden layer needs no products.
-        let block = if mlp.hidden().len() > 1 { mlp.block_len(n_pairs) } else { 0 };
-        Self {
-            hidden: mlp.hidden().iter().map(|width| vec![0.0; block * width]).collect(),
-            product: vec![0.0; block * mlp.widest()],
-        }
+        let Room { hidden, product } = Room::sizes(mlp, n_pairs);
+        let hidden = hidden.into_iter().map(|len| vec![0.0; len]).collect();
+        Self { hidden, product: vec![0.0; product] }
     }
 }
 
@@ -248,10 +248,20 @@ impl<'a> Tile<'a> {
         self.layers.last().expect("an MLP has a last layer")
     }
 
-    fn blocks(&self, mlp: Mlp) -> impl Iterator<Item = Range<usize>> + use<> {
-        let n_pairs = self.n_pairs();
-        let len = mlp.block_len(n_pairs).max(1);
-        (0..n_pairs).step_by(len).map(move |start| start..n_pairs.min(start + len))
+    /// All pairs, in the order in which they are met.
+    fn blocks(&self, mlp: Mlp) -> Vec<Range<usize>> {
+        let (n_pairs, width) = (self.n_pairs(), self.objects.rows);
+        if self.layers.len() > 1 {
+            return pieces(0..n_pairs, mlp.block_len(n_pairs)).collect();
+        }
+        // Without a product the work of a pair is so little that its object should be in cache: some
+        // objects meet all contexts before the next ones do.
+        let some = pieces(0..width, FEW_OBJECTS);
+        let of_row = |objects: &Range<usize>, row: usize| {
+            row * width + objects.start..row * width + objects.end
+        };
+        some.flat_map(|objects| (0..self.context.rows).map(move |row| of_row(&objects, row)))
+            .collect()
     }
 
     /// Rows of context and object of a pair.

@@ -15,7 +15,6 @@ mod log_probs;
 mod loss;
 mod messages;
 mod mixtape;
-#[cfg_attr(not(test), expect(dead_code, reason = "no score uses it yet"))]
 mod mlp;
 mod pairwise;
 mod pointwise;
@@ -33,6 +32,7 @@ pub(crate) use loss::{BatchAnswers, Logits, Shape, Workspace};
 pub(crate) use loss::{binary_cross_entropy, cross_entropy};
 pub(crate) use messages::{Compose, Message, Messages, sum_messages};
 pub(crate) use mixtape::Mixtape;
+pub(crate) use mlp::Mlp;
 pub(crate) use pairwise::pairwise_scores;
 pub(crate) use pointwise::Pointwise;
 pub(crate) use score::PairScore;

@@ -8,6 +8,7 @@ use burn::tensor::Tensor;
 
 use super::distance::{self, Distance};
 use super::mixtape::Mixtape;
+use super::mlp::Mlp;
 use super::pointwise::Pointwise;
 use super::product::{Matrix, Onto, multiply};
 use super::simd;
@@ -23,6 +24,8 @@ pub(crate) enum PairScore {
     Over(Pointwise),
     /// Dot products with several vectors, mixed.
     Mixed(Mixtape),
+    /// What the layers of an MLP make of their sum.
+    Through(Mlp),
 }
 
 /// One side of a tile, contexts or objects: its vectors, and where their gradient goes.
@@ -50,6 +53,15 @@ impl PairScore {
                 score[0]
             }
             Self::Mixed(mixtape) => mixtape.of_pair(context, object),
+            Self::Through(mlp) => mlp.of_pair(weights, context, object),
+        }
+    }
+
+    /// Floats that a thread needs beside a tile, and those that are learned, where they are many.
+    pub(super) fn n_room_and_weights(self) -> (usize, usize) {
+        match self {
+            Self::Through(mlp) => (mlp.n_room(), mlp.n_weights()),
+            Self::Dot | Self::Minus(_) | Self::Over(_) | Self::Mixed(_) => (0, 0),
         }
     }
 
@@ -74,6 +86,7 @@ impl PairScore {
                 }
             }
             Self::Mixed(mixtape) => mixtape.logits(out, onto, context, objects),
+            Self::Through(mlp) => mlp.logits(weights, out, onto, context, objects),
         }
     }
 
@@ -101,6 +114,7 @@ impl PairScore {
                 Self::Dot.pull_back(none, grad_logits, context, objects);
             }
             Self::Mixed(mixtape) => mixtape.pull_back(grad_logits, context, objects),
+            Self::Through(mlp) => mlp.pull_back(learned, grad_logits, context, objects),
         }
     }
 
@@ -114,7 +128,7 @@ impl PairScore {
         let ([rows, dim], width) = (context.dims(), objects.dims()[0]);
         match self {
             Self::Dot => context.matmul(objects.transpose()),
-            Self::Minus(_) => {
+            Self::Minus(_) | Self::Through(_) => {
                 let context = context.reshape([rows, 1, dim]).repeat_dim(1, width);
                 let objects = objects.reshape([1, width, dim]).repeat_dim(0, rows);
                 let pairs = [rows * width, dim];
@@ -151,6 +165,7 @@ impl PairScore {
             }
             Self::Over(function) => function.reference(weights, (context * objects).sum_dim(1)),
             Self::Mixed(mixtape) => mixtape.of_rows(context, objects),
+            Self::Through(mlp) => mlp.of_rows(weights, context, objects),
         };
         scores.reshape([n])
     }
@@ -162,7 +177,7 @@ pub(super) mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    pub(crate) const ALL: [PairScore; 8] = [
+    pub(crate) const ALL: [PairScore; 10] = [
         PairScore::Dot,
         PairScore::Minus(Distance::L1),
         PairScore::Minus(Distance::L2),
@@ -171,6 +186,8 @@ pub(super) mod tests {
         PairScore::Over(Pointwise::Monotone),
         PairScore::Mixed(Mixtape { components: 2, dim: 3, gate_dim: 2 }),
         PairScore::Mixed(Mixtape { components: 5, dim: 4, gate_dim: 3 }),
+        PairScore::Through(Mlp { widths: [5, 0, 0, 0] }),
+        PairScore::Through(Mlp { widths: [6, 4, 3, 0] }),
     ];
 
     impl PairScore {
@@ -181,6 +198,7 @@ pub(super) mod tests {
                 Self::Over(Pointwise::Monotone) => {
                     draw(100, 6).iter().map(|x| 1.0 + 0.8 * x).collect()
                 }
+                Self::Through(mlp) => draw(mlp.n_weights(), 7),
                 _ => Vec::new(),
             }
         }
@@ -189,6 +207,7 @@ pub(super) mod tests {
         pub(crate) fn widths(self, dim: usize) -> (usize, usize) {
             match self {
                 Self::Mixed(mixtape) => (mixtape.context_dim(), mixtape.object_dim()),
+                Self::Through(mlp) => (mlp.widths[0], mlp.widths[0]),
                 _ => (dim, dim),
             }
         }
@@ -247,6 +266,21 @@ pub(super) mod tests {
                 };
                 let component = |k: usize| weight(k) * dot(&vectors[k * dim..][..dim], vector);
                 (0..components).map(component).sum()
+            }
+            PairScore::Through(mlp) => {
+                let mut values: Vec<f64> = pairs.map(|(c, o)| c + o).collect();
+                let mut rest = weights;
+                for (inputs, outputs) in mlp.shapes() {
+                    let (matrix, after) = rest.split_at(inputs * outputs);
+                    let (bias, after) = after.split_at(outputs);
+                    let output = |(j, bias): (usize, &f64)| {
+                        let terms = values.iter().zip(matrix.chunks_exact(outputs));
+                        bias + terms.map(|(x, row)| x.max(0.0) * row[j]).sum::<f64>()
+                    };
+                    values = bias.iter().enumerate().map(output).collect();
+                    rest = after;
+                }
+                values[0]
             }
         }
     }

@@ -131,7 +131,7 @@ impl Config {
             | OutputKind::Margin
             | OutputKind::Sigmoid
             | OutputKind::MixtureOfSigmoids
-            | OutputKind::Fourier => self.score().of_pairs(),
+            | OutputKind::Fourier => self.score().of_pairs(&self.hidden),
         }
     }
 
@@ -145,7 +145,7 @@ impl Config {
         match self.output {
             OutputKind::Mixtape => (self.mixtape().context_dim(), self.mixtape().object_dim()),
             OutputKind::Fourier => (2 * self.frequencies() + 1, 2 * self.frequencies() + 1),
-            _ => (self.dim, self.dim),
+            _ => (self.score().dim(self), self.score().dim(self)),
         }
     }
 

@@ -207,7 +207,9 @@ fn every_output_layer_equals_its_formula() {
 #[test]
 fn every_score_equals_its_formula() {
     for kind in ScoreKind::ALL {
-        let model = model(&config(&format!("score = \"{}\"\nbias = true", kind.name())));
+        let hidden = if *kind == ScoreKind::Mlp { "hidden = [3, 2]" } else { "" };
+        let settings = format!("score = \"{}\"\nbias = true\n{hidden}", kind.name());
+        let model = model(&config(&settings));
         let case = Case::of(&model);
         let score = |o: usize| {
             let (h, e) = (case.query.as_slice(), case.object(o));
@@ -223,6 +225,22 @@ fn every_score_equals_its_formula() {
                 ScoreKind::Modulus => {
                     let (re, im) = differences.split_at(DIM / 2);
                     -re.iter().zip(im).map(|(re, im)| re.hypot(*im)).sum::<f64>()
+                }
+                ScoreKind::Mlp => {
+                    let layer = |values: &[f64], name: &str, width: usize| {
+                        case.times(values, &format!("score.mlp.{name}.weight"), [0, width, width])
+                    };
+                    let add = |values: Vec<f64>, name: &str| -> Vec<f64> {
+                        let bias = &case.tables[&format!("score.mlp.{name}.bias")];
+                        values.iter().zip(bias).map(|(x, bias)| x + bias).collect()
+                    };
+                    let relu = |values: Vec<f64>| -> Vec<f64> {
+                        values.into_iter().map(|x| x.max(0.0)).collect()
+                    };
+                    let both = layer(h, "query", 3).into_iter().zip(layer(e, "object", 3));
+                    let first = add(both.map(|(of_h, of_e)| of_h + of_e).collect(), "query");
+                    let second = add(layer(&relu(first), "layers.0", 2), "layers.0");
+                    add(layer(&relu(second), "layers.1", 1), "layers.1")[0]
                 }
             };
             score + case.tables["bias"][o]

@@ -6,18 +6,22 @@
 //! | `cosine` | a · h·e / (‖h‖ ‖e‖), with a learned scale a |
 //! | `l1` | −Σ \|h − e\| |
 //! | `l2` | −√Σ (h − e)² |
+//! | `mlp` | v·relu(… relu(W·[h; e] + b_1) …) + b, a multi-layer perceptron |
 //! | `modulus` | −Σ \|h − e\| over complex numbers, real parts in the left half (Sun et al. 2019) |
 //!
-//! The cosine is a dot product of vectors made for it, here; the others are computed in tiles by
-//! `ops`. What is made of scores is the business of the output layer.
+//! The cosine is a dot product of vectors made for it, here, and so is the first layer of an MLP; all
+//! else is computed in tiles by `ops`. What is made of scores is the business of the output layer.
+
+mod mlp;
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
 use crate::config::{Config, choices};
 use crate::models::{Formula, Limit};
-use crate::ops::{Distance, PairScore};
+use crate::ops::{Distance, Mlp, PairScore};
 use crate::random::Weights;
+use mlp::MlpScore;
 
 choices! {
     /// What a query vector and an object vector score.
@@ -32,13 +36,20 @@ choices! {
         L2 = "l2",
         /// Minus the sum of the moduli of their differences as complex numbers.
         Modulus = "modulus",
+        /// What a multi-layer perceptron makes of both.
+        Mlp = "mlp",
     }
 }
 
 impl ScoreKind {
-    /// Whether it is a distance, which is not linear in the object.
+    /// Whether it is linear in the object vector, up to its length.
+    pub fn is_linear(self) -> bool {
+        matches!(self, Self::Dot | Self::Cosine)
+    }
+
+    /// Whether it is a distance, which is never below zero.
     pub fn is_distance(self) -> bool {
-        !matches!(self, Self::Dot | Self::Cosine)
+        matches!(self, Self::L1 | Self::L2 | Self::Modulus)
     }
 
     /// Whether `dim` is split in two halves and must be even.
@@ -46,13 +57,14 @@ impl ScoreKind {
         self == Self::Modulus
     }
 
-    /// What is computed of the vectors that [`Score`] gives.
-    pub(crate) fn of_pairs(self) -> PairScore {
+    /// What is computed of the vectors that [`Score`] gives; `hidden` is for an MLP.
+    pub(crate) fn of_pairs(self, hidden: &[usize]) -> PairScore {
         match self {
             Self::Dot | Self::Cosine => PairScore::Dot,
             Self::L1 => PairScore::Minus(Distance::L1),
             Self::L2 => PairScore::Minus(Distance::L2),
             Self::Modulus => PairScore::Minus(Distance::Modulus),
+            Self::Mlp => PairScore::Through(Mlp::new(hidden)),
         }
     }
 
@@ -64,12 +76,29 @@ impl ScoreKind {
             Self::L1 => Formula::new("−Σ |h − e_o|", "0", Limit::Entities),
             Self::L2 => Formula::new("−√Σ (h − e_o)²", "0", Limit::Entities),
             Self::Modulus => Formula::new("−Σ |h − e_o|, complex numbers", "0", Limit::Entities),
+            Self::Mlp => Formula::new("MLP([h; e_o])", "about (2d + H₂)·H₁", Limit::Entities),
         }
     }
 
     /// Learned numbers.
-    pub(crate) fn n_parameters(self) -> usize {
-        usize::from(self == Self::Cosine)
+    pub(crate) fn n_parameters(self, config: &Config) -> usize {
+        match self {
+            Self::Dot | Self::L1 | Self::L2 | Self::Modulus => 0,
+            Self::Cosine => 1,
+            Self::Mlp => MlpScore::n_parameters(config),
+        }
+    }
+
+    /// Width of contexts and of objects, as the tiles take them.
+    pub(crate) fn dim(self, config: &Config) -> usize {
+        if self == Self::Mlp { config.hidden[0] } else { config.dim }
+    }
+
+    /// Numbers that its first layer makes of the objects and of a batch of queries, and their
+    /// gradients.
+    pub(crate) fn n_batch_values(self, config: &Config, entities: usize, batch: usize) -> usize {
+        let objects = config.negatives.map_or(entities, |negatives| negatives.min(entities));
+        if self == Self::Mlp { 2 * (objects + batch) * self.dim(config) } else { 0 }
     }
 }
 
@@ -78,6 +107,7 @@ impl ScoreKind {
 pub(crate) struct Score {
     /// log a of the cosine, `[1]`: positive whatever is learned.
     log_scale: Option<Param<Tensor<1>>>,
+    mlp: Option<MlpScore>,
 }
 
 impl Score {
@@ -85,22 +115,34 @@ impl Score {
     /// with e^10 the answer is as likely as 22,000 others together.
     const SCALE: f64 = 10.0;
 
-    pub(crate) fn new(config: &Config, weights: &Weights) -> Self {
+    pub(crate) fn new(config: &Config, weights: &mut Weights) -> Self {
+        let kind = config.score();
         let log_scale = || Param::from_tensor(Tensor::full([1], Self::SCALE.ln(), &weights.device));
-        Self { log_scale: (config.score() == ScoreKind::Cosine).then(log_scale) }
+        let log_scale = (kind == ScoreKind::Cosine).then(log_scale);
+        Self { log_scale, mlp: (kind == ScoreKind::Mlp).then(|| MlpScore::new(config, weights)) }
     }
 
-    /// Query vectors as the tiles take them, `[…, D]`.
+    /// Query vectors as the tiles take them.
     pub(crate) fn queries(&self, vectors: Tensor<2>) -> Tensor<2> {
-        match &self.log_scale {
-            Some(log_scale) => of_length_one(vectors) * log_scale.val().exp().unsqueeze(),
-            None => vectors,
+        match (&self.log_scale, &self.mlp) {
+            (Some(log_scale), _) => of_length_one(vectors) * log_scale.val().exp().unsqueeze(),
+            (_, Some(mlp)) => mlp.queries(vectors),
+            (None, None) => vectors,
         }
     }
 
-    /// Object vectors as the tiles take them, `[…, D]`.
+    /// Object vectors as the tiles take them.
     pub(crate) fn objects(&self, vectors: Tensor<2>) -> Tensor<2> {
-        if self.log_scale.is_some() { of_length_one(vectors) } else { vectors }
+        match (&self.log_scale, &self.mlp) {
+            (Some(_), _) => of_length_one(vectors),
+            (_, Some(mlp)) => mlp.objects(vectors),
+            (None, None) => vectors,
+        }
+    }
+
+    /// What the tiles take besides, if there is anything.
+    pub(crate) fn weights(&self) -> Option<Tensor<1>> {
+        self.mlp.as_ref().map(MlpScore::weights)
     }
 }
 
@@ -122,11 +164,11 @@ mod tests {
     fn a_cosine_is_that_of_the_angle_whatever_the_lengths() {
         let config = Config { score: Some(ScoreKind::Cosine), ..Config::default() };
         let device = Device::flex();
-        let score = Score::new(&config, &Weights::zeros(device.clone()));
+        let score = Score::new(&config, &mut Weights::zeros(device.clone()));
         let rows = |values: [[f32; 2]; 3]| Tensor::<2>::from_floats(values, &device);
         let queries = score.queries(rows([[3.0, 0.0], [1e-4, 1e-4], [0.0, 0.0]]));
         let objects = score.objects(rows([[0.5, 0.0], [0.0, 7.0], [-2.0, -2.0]]));
-        let found = pairwise_scores(ScoreKind::Cosine.of_pairs(), None, queries, objects);
+        let found = pairwise_scores(config.pair_score(), None, queries, objects);
         let diagonal = 0.5_f32.sqrt();
         let expected = [1.0, 0.0, -diagonal, diagonal, diagonal, -1.0, 0.0, 0.0, 0.0];
         for (found, cosine) in found.into_data().iter::<f32>().zip(expected) {

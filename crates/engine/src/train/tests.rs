@@ -27,13 +27,14 @@ fn config(text: &str) -> Config {
 const SMALL: &str = "dim = 8\nbatch = 16\nepochs = 4\nlearning_rate = 0.02\n";
 
 /// An encoder with layers and dropout of its own, or with other weights, each.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "encoder = \"conve\"\ndim = 24\nchannels = 4\n",
     "encoder = \"hyper\"\ndim = 12\nchannels = 4\n",
     "encoder = \"transformer\"\ndim = 8\n",
     "encoder = \"ensemble\"\ndim = 8\n",
     "encoder = \"compgcn\"\ndim = 8\n",
     "encoder = \"rgcn\"\ndim = 8\n",
+    "encoder = \"concatmlp\"\ndim = 8\nhidden = [12, 8]\n",
 ];
 const BRIEF: &str = "batch = 16\nepochs = 2\nlearning_rate = 0.02\n";
 
@@ -262,7 +263,7 @@ fn loss_of(text: &str, numbers: &[u32]) -> f32 {
 #[test]
 fn a_sampled_softmax_with_all_entities_is_the_full_one() {
     let numbers: Vec<u32> = (0..30).collect();
-    for score in ["dot", "cosine", "l1", "l2", "modulus"] {
+    for score in ["dot", "cosine", "l1", "l2", "modulus", "mlp"] {
         let text = format!("score = \"{score}\"\nbias = true");
         let full = loss_of(&text, &numbers);
         // More than the twenty there are.
@@ -412,6 +413,11 @@ fn memory_is_forecast_from_the_sizes() {
     let reading = "dim = 8\ninitial_dim = 8\nencoder = \"rgcn\"";
     let edges = 2 * graph.triples(Split::Train).len() as u64;
     assert!(forecast(&config(reading), &graph) > small + 36 * edges);
+    // Layers of 512 and 256 after the first, like all that is learned, and their gradient once more
+    // for each of the chunks, which are of two objects.
+    let layers = 513 * 256 + 257;
+    let mlp = forecast(&config("dim = 8\nscore = \"mlp\""), &graph);
+    assert!(mlp > small + (16 + 4 * 20 / 2) * layers);
 }
 
 #[test]

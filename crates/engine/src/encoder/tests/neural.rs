@@ -116,6 +116,21 @@ pub(super) fn transformer(tables: &Tables, s: &[f64], r: &[f64], heads: usize) -
     linear(tables, "encoder.readout", &mean)
 }
 
+/// The score of ConcatMLP.
+pub(super) fn mlp(tables: &Tables, s: &[f64], r: &[f64], o: &[f64]) -> f64 {
+    let of_query = linear(tables, "score.mlp.query", &[s, r].concat());
+    let mut values = plus(&of_query, &linear(tables, "score.mlp.object", o));
+    for layer in 0.. {
+        let name = format!("score.mlp.layers.{layer}");
+        if !tables.contains_key(&format!("{name}.weight")) {
+            break;
+        }
+        values = linear(tables, &name, &relu(values));
+    }
+    assert_eq!(values.len(), 1);
+    values[0]
+}
+
 /// What every token takes from all of them.
 fn attend(tables: &Tables, name: &str, tokens: &[Vec<f64>], heads: usize) -> Vec<Vec<f64>> {
     let width = tokens[0].len() / heads;

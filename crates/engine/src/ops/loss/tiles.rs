@@ -234,11 +234,13 @@ impl Workspace {
     }
 
     /// Bytes that a step of this size takes beyond its inputs and gradients.
-    pub(crate) fn forecast(shape: Shape, kept_bytes: usize) -> usize {
+    pub(crate) fn forecast(shape: Shape, score: PairScore, kept_bytes: usize) -> usize {
         let tiles = (shape.rows() * shape.entities * size_of::<f32>()).min(kept_bytes);
+        let (room, weights) = score.n_room_and_weights();
         let per_chunk =
-            shape.block_len() * shape.tile_len() + shape.rows() * (shape.context_dim + 3);
-        tiles + shape.n_chunks() * per_chunk * size_of::<f32>()
+            shape.block_len() * shape.tile_len() + shape.rows() * (shape.context_dim + 3) + weights;
+        let at_work = rayon::current_num_threads().min(shape.n_chunks());
+        tiles + (shape.n_chunks() * per_chunk + at_work * room) * size_of::<f32>()
     }
 
     /// Runs over all chunks, each with a place for its gradients; gives the sums of these, but for

@@ -1,32 +1,10 @@
 use super::*;
+use crate::ops::score::PairScore;
+use crate::ops::score::tests::{draw, formula};
 use burn::tensor::{Device, TensorData};
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-
-fn draw(n: usize, seed: u64) -> Vec<f32> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    (0..n).map(|_| rng.random_range(-1.0..1.0)).collect()
-}
 
 fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|x| f64::from(*x)).collect()
-}
-
-/// The score of one pair by its formula; `hidden` are the widths.
-fn formula(hidden: &[usize], weights: &[f64], context: &[f64], object: &[f64]) -> f64 {
-    let mut values: Vec<f64> = context.iter().zip(object).map(|(c, m)| c + m).collect();
-    let mut rest = weights;
-    for outputs in hidden[1..].iter().copied().chain([1]) {
-        let (matrix, after) = rest.split_at(values.len() * outputs);
-        let output = |j: usize| {
-            let terms = values.iter().zip(matrix.chunks_exact(outputs));
-            after[j] + terms.map(|(x, row)| x.max(0.0) * row[j]).sum::<f64>()
-        };
-        values = (0..outputs).map(output).collect();
-        rest = &after[outputs..];
-    }
-    assert!(rest.is_empty());
-    values[0]
 }
 
 /// Contexts, objects and weights of an MLP.
@@ -55,19 +33,27 @@ impl Sample {
         Mlp::new(self.hidden)
     }
 
-    fn n_pairs(&self) -> usize {
-        self.context.len() * self.objects.len() / self.hidden[0].pow(2)
+    fn formula(&self, pair: usize) -> f64 {
+        let (context, object) = self.pair(pair);
+        let score = PairScore::Through(self.mlp());
+        formula(score, &wide(&self.weights), &wide(context), &wide(object))
     }
 
-    /// The gradients of contexts, objects and weights; the first is added to ¼.
+    fn pair(&self, pair: usize) -> (&[f32], &[f32]) {
+        let width = self.hidden[0];
+        let n_objects = self.objects.len() / width;
+        let context = &self.context[pair / n_objects * width..][..width];
+        (context, &self.objects[pair % n_objects * width..][..width])
+    }
+
+    /// The gradients of contexts, objects and weights.
     fn pull_back(&self, grad_logits: &[f32]) -> [Vec<f32>; 3] {
         let mut grad_context = vec![0.25; self.context.len()];
         let mut grad_objects = vec![f32::NAN; self.objects.len()];
         let mut grad_weights = vec![0.5; self.weights.len()];
         let width = self.hidden[0];
-        pull_back(
-            self.mlp(),
-            (&self.weights, &mut grad_weights),
+        self.mlp().pull_back(
+            Learned { weights: &self.weights, grad: &mut grad_weights },
             grad_logits,
             Side {
                 vectors: Matrix::rows_of(&self.context, width),
@@ -90,7 +76,7 @@ impl Sample {
 /// number of layers.
 const SIZES: [(usize, usize, &[usize]); 8] = [
     (1, 1, &[1]),
-    (3, 5, &[2]),
+    (3, 600, &[2]),
     (9, 40, &[34]),
     (1, 1, &[1, 1]),
     (3, 5, &[6, 4]),
@@ -100,55 +86,22 @@ const SIZES: [(usize, usize, &[usize]); 8] = [
 ];
 
 #[test]
-fn tiles_and_pairs_equal_their_formula() {
+fn tiles_and_pairs_equal_their_formula_across_blocks() {
     for (rows, objects, hidden) in SIZES {
         let sample = Sample::new(rows, objects, hidden);
-        let (mlp, weights, width) = (sample.mlp(), &sample.weights, hidden[0]);
-        let sides =
-            || (Matrix::rows_of(&sample.context, width), Matrix::rows_of(&sample.objects, width));
+        let (mlp, weights) = (sample.mlp(), &sample.weights);
+        let [context, vectors] =
+            [&sample.context, &sample.objects].map(|values| Matrix::rows_of(values, hidden[0]));
         let mut replaced = vec![f32::NAN; rows * objects];
         let mut added = vec![7.0; rows * objects];
-        add_logits(mlp, weights, &mut replaced, Onto::Replace, sides());
-        add_logits(mlp, weights, &mut added, Onto::Add, sides());
-        for (place, logit) in replaced.iter().enumerate() {
-            let context = &sample.context[place / objects * width..][..width];
-            let object = &sample.objects[place % objects * width..][..width];
-            let expected = formula(hidden, &wide(weights), &wide(context), &wide(object));
-            for found in [*logit, added[place] - 7.0, of_pair(mlp, weights, context, object)] {
+        mlp.logits(weights, &mut replaced, Onto::Replace, context, vectors);
+        mlp.logits(weights, &mut added, Onto::Add, context, vectors);
+        for (pair, logit) in replaced.iter().enumerate() {
+            let expected = sample.formula(pair);
+            let (context, object) = sample.pair(pair);
+            for found in [*logit, added[pair] - 7.0, mlp.of_pair(weights, context, object)] {
                 // Rounding of sums of some thirty terms of order one.
                 let off = (f64::from(found) - expected).abs();
-                assert!(off < 1e-5 * (1.0 + expected.abs()), "{hidden:?}: {found}, {expected}");
-            }
-        }
-    }
-}
-
-#[test]
-fn gradients_equal_finite_differences() {
-    for (rows, objects, hidden) in
-        [(1, 1, &[1][..]), (2, 3, &[3]), (3, 2, &[6, 4]), (2, 2, &[3; 4])]
-    {
-        let sample = Sample::new(rows, objects, hidden);
-        let grad_logits = draw(rows * objects, 4);
-        let width = hidden[0];
-        let inputs = [&sample.context, &sample.objects, &sample.weights].map(|x| wide(x));
-        let loss = |[context, objects, weights]: &[Vec<f64>; 3]| -> f64 {
-            let pairs = context.chunks_exact(width).flat_map(|context| {
-                objects.chunks_exact(width).map(move |object| (context, object))
-            });
-            let scores = pairs.map(|(context, object)| formula(hidden, weights, context, object));
-            grad_logits.iter().zip(scores).map(|(grad, score)| f64::from(*grad) * score).sum()
-        };
-        for (part, found) in sample.pull_back(&grad_logits).iter().enumerate() {
-            for (i, found) in found.iter().enumerate() {
-                let at = |step: f64| {
-                    let mut inputs = inputs.clone();
-                    inputs[part][i] += step;
-                    loss(&inputs)
-                };
-                // Between two kinks the loss is nearly a line, and f64 has digits to spare.
-                let expected = (at(1e-6) - at(-1e-6)) / 2e-6;
-                let off = (f64::from(*found) - expected).abs();
                 assert!(off < 1e-5 * (1.0 + expected.abs()), "{hidden:?}: {found}, {expected}");
             }
         }
@@ -167,10 +120,10 @@ fn scores_and_gradients_equal_plain_tensor_operations() {
         };
         let (context, vectors) = (matrix(&sample.context), matrix(&sample.objects));
         let weights = Tensor::<1>::from_floats(sample.weights.as_slice(), &device).require_grad();
-        let scores = reference(sample.mlp(), weights.clone(), context.clone(), vectors.clone());
-        assert_eq!(scores.dims(), [rows, objects]);
+        let score = PairScore::Through(sample.mlp());
+        let scores = score.reference(Some(weights.clone()), context.clone(), vectors.clone());
 
-        let grad_logits = draw(sample.n_pairs(), 5);
+        let grad_logits = draw(rows * objects, 5);
         let data = TensorData::new(grad_logits.clone(), [rows, objects]);
         let grads = (scores.clone() * Tensor::from_data(data, &device)).sum().backward();
         let floats = |data: TensorData| data.try_into_vec::<f32>().unwrap();
@@ -185,10 +138,8 @@ fn scores_and_gradients_equal_plain_tensor_operations() {
             let off = (found - expected).abs();
             assert!(off < 1e-4 * (1.0 + expected.abs()), "{hidden:?}: {found}, {expected}");
         }
-        for (place, score) in floats(scores.into_data()).into_iter().enumerate() {
-            let context = wide(&sample.context[place / objects * width..][..width]);
-            let object = wide(&sample.objects[place % objects * width..][..width]);
-            let expected = formula(hidden, &wide(&sample.weights), &context, &object);
+        for (pair, score) in floats(scores.into_data()).into_iter().enumerate() {
+            let expected = sample.formula(pair);
             let off = (f64::from(score) - expected).abs();
             assert!(off < 1e-5 * (1.0 + expected.abs()), "{hidden:?}: {score}, {expected}");
         }
@@ -213,7 +164,7 @@ fn a_broken_weight_reaches_the_score() {
     for hidden in [&[3][..], &[3, 2]] {
         let mut sample = Sample::new(1, 1, hidden);
         sample.context[1] = f32::NAN;
-        let score = of_pair(sample.mlp(), &sample.weights, &sample.context, &sample.objects);
+        let score = sample.mlp().of_pair(&sample.weights, &sample.context, &sample.objects);
         assert!(score.is_nan());
     }
 }

@@ -1,0 +1,54 @@
+//! ConcatMLP: score = MLP([s; r; o]) ("On the Theoretical Limitations of Embedding-based Link
+//! Prediction", ICML 2026, appendix on ConcatMLP).
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
+use crate::config::Config;
+use crate::models::Limit;
+use crate::random::{Noise, Weights};
+use crate::score::ScoreKind;
+
+/// h = [s; r]; all else is done by the score.
+#[derive(Module, Debug)]
+pub(crate) struct ConcatMlp {
+    entity: Table,
+    relation: Table,
+}
+
+impl Encode for ConcatMlp {
+    const FORMULA: Formula =
+        Formula::new("MLP([s; r; o])", "(E + 2R)·d + about (3d + H₂)·H₁", Limit::Entities);
+    const SCORES: &'static [ScoreKind] = &[ScoreKind::Mlp];
+    const NEEDS_ITS_SCORE: &'static str =
+        "its query vector, subject beside relation, is twice as wide as object vectors";
+
+    fn query_dim(settings: &Config) -> usize {
+        2 * settings.dim
+    }
+
+    fn n_parameters(config: &EncoderConfig) -> usize {
+        (config.entities() + config.relations()) * config.dim()
+    }
+
+    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
+        Self {
+            entity: table(config.entities(), config.dim(), weights),
+            relation: table(config.relations(), config.dim(), weights),
+        }
+    }
+
+    fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
+        let subject = rows(&self.entity, &queries.subjects);
+        let relation = rows(&self.relation, &queries.relations);
+        Encoded {
+            query: Tensor::cat(vec![subject.clone(), relation.clone()], 1),
+            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
+        }
+    }
+
+    fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
+        self.entity.val()
+    }
+}
