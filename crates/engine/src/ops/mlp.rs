@@ -55,8 +55,8 @@ impl Mlp {
         self.shapes().map(|(inputs, outputs)| (inputs + 1) * outputs).sum()
     }
 
-    /// Pairs that go through the layers together. More would not be faster, as the products are
-    /// large already, and would leave the cache.
+    /// Pairs that go through the layers together: enough that a matrix is not read for a few rows
+    /// only, few enough that their values stay near the core. The sizes are a guess, not measured.
     fn block_len(&self, n_pairs: usize) -> usize {
         /// Of the widest layer: 1 MB.
         const VALUES: usize = 256 * 1024;
