@@ -22,6 +22,8 @@ OUTPUTS = {
     "K = 1": "--output mixture --components 1",
     "K = 4": "--output mixture --components 4",
 }
+# What some encoders need to be affordable: a second hidden layer makes every pair a matrix product.
+EXTRA = {"concatmlp": "--hidden 128"}
 # Other scores and output layers, each with one encoder.
 OTHERS = {
     "distmult, cosine": "--encoder distmult --output softmax --score cosine",
@@ -60,7 +62,7 @@ def combinations(fullrank):
     listed = subprocess.run([fullrank, "models", "--json"], check=True, capture_output=True, text=True)
     for encoder in (part["name"] for part in json.loads(listed.stdout)["encoders"]):
         for output, options in OUTPUTS.items():
-            yield f"{encoder}, {output}", f"--encoder {encoder} {options}"
+            yield f"{encoder}, {output}", f"--encoder {encoder} {options} {EXTRA.get(encoder, '')}"
     yield from OTHERS.items()
 
 
