@@ -47,6 +47,7 @@ def main():
     parser.add_argument("graphs", nargs="+", type=pathlib.Path, help="folders with train, valid and test")
     parser.add_argument("--fullrank", type=pathlib.Path, default=ROOT / "target/release/fullrank")
     parser.add_argument("--runs", type=pathlib.Path, default=pathlib.Path("runs/models"), help="where run folders go")
+    parser.add_argument("--dim", type=int, default=64, help="a multiple of 8, which all encoders can use")
     parser.add_argument("--epochs", type=int, default=200, help="at most; patience stops nearly all before")
     args = parser.parse_args()
     for graph in args.graphs:
@@ -71,10 +72,11 @@ def train(args, graph, options, folder):
     result = folder.with_suffix(".json")
     if not result.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        command = [args.fullrank, "train", graph, "--out", folder, "--json", "--epochs", str(args.epochs)]
-        resume = ["--resume"] if folder.exists() else []
-        print(*command[1:], *options.split(), file=sys.stderr)
-        done = subprocess.run([*command, *options.split(), *resume], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [args.fullrank, "train", graph, "--out", folder, "--json", *options.split()]
+        command += ["--dim", str(args.dim), "--epochs", str(args.epochs)]
+        command += ["--resume"] if folder.exists() else []
+        print(*command[1:], file=sys.stderr)
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode == 2:
             return None
         if done.returncode != 0:

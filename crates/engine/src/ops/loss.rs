@@ -6,6 +6,8 @@
 
 mod sigmoid;
 mod softmax;
+#[cfg(test)]
+mod tests;
 mod tiles;
 
 use std::borrow::Cow;

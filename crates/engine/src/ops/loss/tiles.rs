@@ -243,8 +243,8 @@ impl Workspace {
         tiles + (shape.n_chunks() * per_chunk + at_work * room) * size_of::<f32>()
     }
 
-    /// Runs over all chunks, each with a place for its gradients; gives the sums of these, but for
-    /// those of the prior, which `run` makes of what it finds, and what it gave for each chunk.
+    /// Runs over all chunks, each with a place for its gradients; gives the sums of these, and what
+    /// `run` found in each chunk. Gradients of the prior are left to the caller.
     pub(super) fn gradients<T: Send>(
         &mut self,
         inputs: &Inputs,
