@@ -80,10 +80,11 @@ impl Model {
             + settings.n_output_parameters(domain.entities)
     }
 
-    /// Numbers that encoder and score make for a batch beyond rows of tables, and their gradients.
+    /// Numbers that a batch makes beyond rows of tables and what the kernels need, and their gradients.
     pub(crate) fn n_batch_values(settings: &Config, domain: &Domain, batch: usize) -> usize {
         settings.encoder.n_batch_values(&EncoderConfig { domain, settings }, batch)
             + settings.score().n_batch_values(settings, domain.entities, batch)
+            + settings.n_output_batch_values(domain.entities)
     }
 
     /// The loss of a batch, divided by its number of queries.

@@ -23,7 +23,7 @@ use crate::encoder::Domain;
 use crate::error::Error;
 use crate::evaluate::{Metrics, metrics, rank_answers};
 use crate::model::{Loss, Model};
-use crate::ops::{Shape, Workspace};
+use crate::ops::{Shape, Workspace, pairwise_bytes};
 use crate::output::Meaning;
 use crate::parameters::{Adam, norms, tensors};
 use crate::random::{Noise, Weights, shuffled};
@@ -330,8 +330,12 @@ pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 
         Meaning::Holds => 0,
     };
     let workspace = match config.negatives {
-        // Scores, what is added to them, weights, exponentials, and the gradients of these.
-        Some(negatives) => 10 * size_of::<f32>() * batch * negatives.min(domain.entities),
+        Some(negatives) => {
+            let drawn = negatives.min(entities);
+            // Scores, what is added to them, weights, exponentials, and the gradients of these.
+            let scores = 10 * size_of::<f32>() * batch * drawn;
+            scores + pairwise_bytes(config.pair_score(), drawn, object_dim)
+        }
         None => Workspace::forecast(shape, config.pair_score(), kept_bytes),
     };
     // Every layer of a projection keeps about six tensors of its size for the backward pass.

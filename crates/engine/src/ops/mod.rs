@@ -33,7 +33,7 @@ pub(crate) use loss::{binary_cross_entropy, cross_entropy};
 pub(crate) use messages::{Compose, Message, Messages, sum_messages};
 pub(crate) use mixtape::Mixtape;
 pub(crate) use mlp::Mlp;
-pub(crate) use pairwise::pairwise_scores;
+pub(crate) use pairwise::{pairwise_bytes, pairwise_scores};
 pub(crate) use pointwise::Pointwise;
 pub(crate) use score::PairScore;
 pub(crate) use simd::{count_above, sum_of_exp};

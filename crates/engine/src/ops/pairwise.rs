@@ -45,6 +45,13 @@ pub(crate) fn pairwise_scores(
     }
 }
 
+/// Bytes that the backward pass takes for `objects` of such a width, beyond what it is given and gives.
+pub(crate) fn pairwise_bytes(score: PairScore, objects: usize, object_dim: usize) -> usize {
+    let (room, weights) = score.n_room_and_weights();
+    let at_work = rayon::current_num_threads().min(PARTS);
+    (PARTS * (objects * object_dim + weights) + at_work * room) * size_of::<f32>()
+}
+
 /// What the operation takes besides tensors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {

@@ -149,6 +149,14 @@ impl Config {
         }
     }
 
+    /// Numbers that the output layer makes of the objects for a batch, and their gradients.
+    pub(crate) fn n_output_batch_values(&self, entities: usize) -> usize {
+        match self.output {
+            OutputKind::Mixtape | OutputKind::Fourier => 2 * entities * self.scored_dims().1,
+            _ => 0,
+        }
+    }
+
     /// Learned numbers of the output layer.
     pub(crate) fn n_output_parameters(&self, entities: usize) -> usize {
         match self.output {

@@ -46,12 +46,13 @@ fn plain_loss(case: &Case, smoothing: f32, values: Five) -> f64 {
     let [_, log_prior, ..] = values;
     let log_probs = |query: usize| -> Vec<f64> {
         let mut mixed = vec![0.0; entities];
-        for row in query * components..(query + 1) * components {
+        let rows = query * components..(query + 1) * components;
+        for (row, log_prior) in rows.clone().zip(&log_prior[rows]) {
             let logits: Vec<f64> =
                 (0..entities).map(|object| case.plain_logit(values, row, object)).collect();
             let sum: f64 = logits.iter().map(|z| z.exp()).sum();
             for (mixed, z) in mixed.iter_mut().zip(&logits) {
-                *mixed += (log_prior[row] + z).exp() / sum;
+                *mixed += (log_prior + z).exp() / sum;
             }
         }
         mixed.into_iter().map(f64::ln).collect()
