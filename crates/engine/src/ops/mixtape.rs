@@ -15,8 +15,9 @@ use super::product::{Matrix, Onto, multiply};
 use super::score::Side;
 use super::simd;
 
-/// Contexts whose products with a tile's objects are in cache together.
-const ROWS: usize = 32;
+/// Contexts whose trees are grown together: enough to make up for arranging the objects for each
+/// product, few enough for the trees to stay in cache.
+const ROWS: usize = 128;
 
 /// The sizes of a mixtape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
