@@ -32,7 +32,14 @@ pub(crate) fn advised(given: &RawConfig, graph: &Graph) -> Result<RawConfig, Err
                 with_output(given, only)
             }
             _ => {
-                let (output, reason) = advised_output(graph, given.check()?.dim);
+                let config = given.check()?;
+                let (output, reason) = match config.score() {
+                    score if score.is_linear() => advised_output(graph, config.dim),
+                    score => {
+                        let reason = format!("scores of {} are not limited by d", score.name());
+                        (OutputKind::Softmax, reason)
+                    }
+                };
                 say(&format!("note: {} chosen: {reason} (--output)", output.name()));
                 with_output(given, output)
             }

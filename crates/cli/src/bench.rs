@@ -75,7 +75,8 @@ pub(crate) struct StepArguments {
     #[arg(long)]
     sigmoids: bool,
 
-    /// The output layer, whatever --components and --sigmoids say: such as mixtape
+    /// The output layer by its name, such as mixtape, in the place of --sigmoids and of
+    /// --components 0
     #[arg(long)]
     output: Option<String>,
 
@@ -183,10 +184,20 @@ fn step(arguments: &StepArguments) -> anyhow::Result<()> {
         (_, false) => OutputKind::Mixture,
         (_, true) => OutputKind::MixtureOfSigmoids,
     };
-    raw.add_option("output", arguments.output.as_deref().unwrap_or(output.name()));
-    if arguments.output.is_none() && output.is_mixture() {
-        raw.add_option("components", &components.to_string());
-        raw.add_option("layers", &arguments.layers.to_string());
+    match &arguments.output {
+        Some(output) => {
+            raw.add_option("output", output);
+            if let Some(components) = arguments.components {
+                raw.add_option("components", &components.to_string());
+            }
+        }
+        None => {
+            raw.add_option("output", output.name());
+            if output.is_mixture() {
+                raw.add_option("components", &components.to_string());
+                raw.add_option("layers", &arguments.layers.to_string());
+            }
+        }
     }
     let config = raw.check()?;
     let &StepArguments { entities, relations, answers, .. } = arguments;

@@ -277,7 +277,7 @@ fn text(report: &Report) -> String {
     let mut text = table(METRICS_HEADER, rows);
     text.push_str(&format!(
         "\nadjusted mean rank index {:.4}; MRR is {:.4} if ties count as won, {:.4} as lost\n\
-         weights of epoch {}, {} updates, {} parameters\n",
+         weights of epoch {}; {} updates in all, {} parameters\n",
         all.realistic.amri,
         all.optimistic.mrr,
         all.pessimistic.mrr,

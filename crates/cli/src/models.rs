@@ -11,8 +11,9 @@ use crate::output::{count, counted, show, show_json, table};
 
 /// List every encoder, score and output layer: formula, parameters, bottleneck
 ///
-/// Any encoder goes with any output layer. The bottleneck is the largest matrix rank that the table
-/// of all scores, or of all log-probabilities, can have: the fewer, the less can be expressed.
+/// Most go together; `train` refuses what makes no sense, with the reason. The bottleneck is the
+/// largest matrix rank that the table of all scores, or of all log-probabilities, can have: the fewer,
+/// the less can be expressed. That of an output layer is for scores that are linear in the object.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fullrank models
@@ -77,7 +78,7 @@ fn text(report: &Report) -> String {
         ("Scores", "of query vector h and object vector e_o", scores),
         ("Output layers", "probability of the objects, by their scores z", outputs),
     ] {
-        text += &format!("{title}\n{}\n", part_table(what, parts, sizes.is_some()));
+        text += &format!("{title}\n{}\n", part_table(what, parts, *sizes));
     }
     let absent = out_of_scope.iter();
     let absent = absent.map(|Absent { family, reason }| format!("  {family}: {reason}\n"));
@@ -85,22 +86,21 @@ fn text(report: &Report) -> String {
 }
 
 /// Formulas are text, so the names of the columns are a row like all others.
-fn part_table(what: &str, parts: &[Part], has_numbers: bool) -> String {
+fn part_table(what: &str, parts: &[Part], sizes: Option<Sizes>) -> String {
     let names = ["", what, "parameters", "bottleneck"].map(str::to_owned);
     let rows = [names.to_vec()].into_iter().chain(parts.iter().map(|part| {
         let Part { name, formula, parameters, bottleneck, at } = part;
-        // A dimension that does not fit has no numbers.
-        let number = |value: Option<usize>| match value {
-            Some(value) => format!(" = {}", count(value)),
-            None if has_numbers => " (not with this d)".to_owned(),
-            None => String::new(),
+        let parameters = match (*parameters, at) {
+            (text @ ("0" | "1"), Some(_)) => text.to_owned(),
+            (text, Some(at)) => format!("{text} = {}", count(at.n_parameters)),
+            (text, None) if sizes.is_some() => format!("{text} (not with this d)"),
+            (text, None) => text.to_owned(),
         };
-        let parameters = match *parameters {
-            "0" | "1" => (*parameters).to_owned(),
-            text => format!("{text}{}", number(at.map(|at| at.n_parameters))),
-        };
-        let limit = at.map(|at| at.max_matrix_rank).filter(|_| *bottleneck != "none");
-        let bottleneck = match limit {
+        let entities = sizes.map(|sizes| sizes.entities);
+        let bottleneck = match at.map(|at| at.max_matrix_rank) {
+            _ if *bottleneck == "none" => (*bottleneck).to_owned(),
+            // No matrix has a larger rank than it has columns.
+            Some(limit) if Some(limit) == entities => format!("E = {}", count(limit)),
             Some(limit) => format!("{bottleneck} = {}", count(limit)),
             None => (*bottleneck).to_owned(),
         };

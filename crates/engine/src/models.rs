@@ -131,7 +131,7 @@ const OUT_OF_SCOPE: &[Absent] = &[
     },
     Absent {
         family: "translations beyond TransE and RotatE: TransH, TransR, TransD, HAKE",
-        reason: "the same bottleneck as these two, which stand for their kind",
+        reason: "distances as of these two, which stand for their kind",
     },
 ];
 
