@@ -508,6 +508,9 @@ fn foot(arguments: &PredictArguments, run: &Run) -> String {
     let temperature = match (arguments.temperature, run.temperature) {
         (Some(given), _) => format!("At temperature {given}."),
         (None, Some(fitted)) => format!("Temperature {fitted:.3}, fitted on validation."),
+        (None, None) if !run.is_finished => {
+            "No temperature yet: it is fitted when training is over.".to_owned()
+        }
         (None, None) => "No temperature was fitted, which takes 50 validation triples.".to_owned(),
     };
     format!("{share} Fifty true answers get about .02 each.\n{temperature}\n")

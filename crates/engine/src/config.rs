@@ -115,7 +115,7 @@ macro_rules! settings {
                             what: format!(
                                 "expected {}, found {}",
                                 <$ty as Setting>::expected($range),
-                                shown(value)
+                                found(value, origin)
                             ),
                         }),
                     }
@@ -440,7 +440,10 @@ impl RawConfig {
                 faults.push(Fault { name: (*name).into(), origin: Some(origin.clone()), what });
             }
         }
-        faults.extend(config.contradictions());
+        // What could not be read is at its default, which contradicts nothing.
+        let read = |fault: &Fault| faults.iter().all(|other| other.name != fault.name);
+        let contradictions: Vec<Fault> = config.contradictions().into_iter().filter(read).collect();
+        faults.extend(contradictions);
         if faults.is_empty() { Ok(config) } else { Err(Error::Config { faults }) }
     }
 }
@@ -580,6 +583,17 @@ fn plain(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(","),
         other => other.to_string(),
+    }
+}
+
+/// A value that was not expected. One of a file keeps the quotes and brackets that may be what is
+/// wrong with it.
+fn found(value: &Value, origin: &Origin) -> String {
+    let seems_other = |text: &str| format!("x = {text}").parse::<toml::Table>().is_ok();
+    match (origin, value) {
+        (Origin::File(_), Value::Array(_)) => format!("`{value}`"),
+        (Origin::File(_), Value::String(text)) if seems_other(text) => format!("`{value}`"),
+        _ => shown(value),
     }
 }
 

@@ -110,6 +110,23 @@ fn a_dim_that_an_encoder_cannot_use_is_refused() {
 }
 
 #[test]
+fn a_value_of_the_wrong_type_is_shown_as_it_stands() {
+    assert_eq!(
+        faults(&raw("bias = \"true\"\ndim = [32]")),
+        "my.toml: `dim`: expected a whole number from 1 to 100000, found `[32]`\n\
+         my.toml: `bias`: expected true or false, found `\"true\"`"
+    );
+}
+
+#[test]
+fn what_could_not_be_read_contradicts_nothing() {
+    assert_eq!(
+        faults(&raw("output = \"margin\"\nnegatives = 0")),
+        "my.toml: `negatives`: expected a whole number from 1 to 1000000000, found `0`"
+    );
+}
+
+#[test]
 fn contradictions_are_refused() {
     assert_eq!(
         faults(&raw("encoder = \"simple\"\ndim = 5")),
@@ -223,7 +240,7 @@ fn a_list_is_given_with_or_without_brackets() {
             format!("--hidden: expected 1 to 4 whole numbers from 1 to 100000, found `{text}`")
         );
     }
-    assert!(faults(&raw("score = \"mlp\"\nhidden = []")).ends_with("to 100000, found ``"));
+    assert!(faults(&raw("score = \"mlp\"\nhidden = []")).ends_with("to 100000, found `[]`"));
     assert_eq!(
         faults(&raw("hidden = [3]")),
         "my.toml: `hidden`: only means something with encoder = \"concatmlp\" or score = \"mlp\""
