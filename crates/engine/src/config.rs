@@ -4,6 +4,7 @@
 //! The config file, the command line and the checked [`Config`] are made from it.
 //! It does not know the graph; what must fit the graph is checked by the trainer.
 
+mod only_with;
 mod scores;
 mod setting;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use crate::error::Error;
 use crate::ops::Mlp;
 use crate::output::Meaning;
 use crate::score::ScoreKind;
+use only_with::{ONLY_WITH, OnlyWith, is_mixture};
 pub use setting::Choice;
 pub(crate) use setting::choices;
 use setting::{Range, Setting};
@@ -296,92 +298,6 @@ settings! {
     memory_budget: usize = 512, Range::Between(0, 1_000_000_000);
     /// Of all random numbers: initial weights, order of items, dropout.
     seed: u64 = 0, Range::AtLeast(0.0);
-}
-
-/// A setting that only means something with one choice of another.
-struct OnlyWith {
-    name: &'static str,
-    applies: fn(&Config) -> bool,
-    with: &'static str,
-}
-
-const ONLY_WITH: &[OnlyWith] = &[
-    only_with("relation_dim", has_relation_dim, "encoder = \"tucker\" or \"hyper\""),
-    only_with("convolutions", |c| c.encoder == EncoderKind::ConvE, "encoder = \"conve\""),
-    only_with("channels", is_convolutional, CONVOLUTIONAL),
-    only_with("input_dropout", is_convolutional, CONVOLUTIONAL),
-    only_with("feature_dropout", is_convolutional, CONVOLUTIONAL),
-    only_with("hidden_dropout", is_convolutional, CONVOLUTIONAL),
-    only_with("attention_layers", is_transformer, TRANSFORMER),
-    only_with("heads", is_transformer, TRANSFORMER),
-    only_with("attention_dropout", is_transformer, TRANSFORMER),
-    only_with("members", |c| c.encoder == EncoderKind::Ensemble, "encoder = \"ensemble\""),
-    only_with("dropout", |c| c.encoder.drops_query(), "encoders without dropout of their own"),
-    only_with("initial_dim", |c| c.encoder.reads_edges(), GRAPH_CONVOLUTION),
-    only_with("message_layers", |c| c.encoder.reads_edges(), GRAPH_CONVOLUTION),
-    only_with("message_dropout", |c| c.encoder.reads_edges(), GRAPH_CONVOLUTION),
-    only_with("composition", |c| c.encoder == EncoderKind::CompGcn, "encoder = \"compgcn\""),
-    only_with("bases", |c| c.encoder == EncoderKind::Rgcn, "encoder = \"rgcn\""),
-    only_with("hidden", is_mlp, "encoder = \"concatmlp\" or score = \"mlp\""),
-    only_with("components", |c| is_mixture(c) || is_mixtape(c), COMPONENTS),
-    only_with("layers", is_mixture, MIXTURE),
-    only_with("activation", |c| is_mixture(c) && c.layers > 0, LAYERS),
-    only_with("projection_dropout", |c| is_mixture(c) && c.layers > 0, LAYERS),
-    only_with("entropy_weight", |c| is_mixture(c) && c.components > 1, "several components"),
-    only_with("pieces", |c| c.output == OutputKind::Monotone, "output = \"monotone\""),
-    only_with("gate_dim", is_mixtape, "output = \"mixtape\""),
-    only_with("frequencies", |c| c.output == OutputKind::Fourier, "output = \"fourier\""),
-    only_with("smoothing", |c| c.output == OutputKind::Softmax, "output = \"softmax\""),
-    only_with("margin", |c| has_margin(c) || c.is_sigmoid_of_distance(), MARGIN),
-    only_with("adversarial", weighs_negatives, ADVERSARIAL),
-];
-const CONVOLUTIONAL: &str = "encoder = \"conve\" or \"hyper\"";
-const TRANSFORMER: &str = "encoder = \"transformer\"";
-const GRAPH_CONVOLUTION: &str = "encoder = \"compgcn\" or \"rgcn\"";
-const MARGIN: &str = "output = \"margin\", or sigmoids of a distance";
-const ADVERSARIAL: &str = "output = \"margin\", or \"sigmoid\" and negatives";
-const MIXTURE: &str = "output = \"mixture\" or \"mixture-of-sigmoids\"";
-const COMPONENTS: &str = "output = \"mixture\", \"mixture-of-sigmoids\" or \"mixtape\"";
-const LAYERS: &str = "output = \"mixture\" or \"mixture-of-sigmoids\", and layers";
-
-const fn only_with(
-    name: &'static str,
-    applies: fn(&Config) -> bool,
-    with: &'static str,
-) -> OnlyWith {
-    OnlyWith { name, applies, with }
-}
-
-fn has_relation_dim(config: &Config) -> bool {
-    matches!(config.encoder, EncoderKind::Tucker | EncoderKind::HypEr)
-}
-
-fn is_convolutional(config: &Config) -> bool {
-    matches!(config.encoder, EncoderKind::ConvE | EncoderKind::HypEr)
-}
-
-fn is_transformer(config: &Config) -> bool {
-    config.encoder == EncoderKind::Transformer
-}
-
-fn is_mlp(config: &Config) -> bool {
-    config.score() == ScoreKind::Mlp
-}
-
-fn has_margin(config: &Config) -> bool {
-    config.output == OutputKind::Margin
-}
-
-fn is_mixture(config: &Config) -> bool {
-    config.output.is_mixture()
-}
-
-fn weighs_negatives(config: &Config) -> bool {
-    has_margin(config) || config.output == OutputKind::Sigmoid && config.negatives.is_some()
-}
-
-fn is_mixtape(config: &Config) -> bool {
-    config.output == OutputKind::Mixtape
 }
 
 impl RawConfig {

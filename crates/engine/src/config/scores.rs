@@ -1,6 +1,7 @@
 //! Which scores and which drawn negatives do not go with the other settings, and why?
 
-use super::{Choice, Config, Fault, OutputKind, has_margin, is_mixtape, is_mixture, is_mlp};
+use super::only_with::{has_margin, is_mixtape, is_mixture, is_mlp};
+use super::{Choice, Config, Fault, OutputKind};
 use crate::output::Meaning;
 use crate::score::ScoreKind;
 
