@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use burn::tensor::{Tensor, activation};
 
+use super::pieces;
 use super::product::{Matrix, Onto, multiply};
 use super::score::{Learned, Side};
 use super::simd::{self, LANES, dispatched, multiply_add, total};
@@ -199,12 +200,6 @@ struct Grads<'a> {
 
 /// Objects that are in cache together where there are no products: up to 1024 wide, 256 kB.
 const FEW_OBJECTS: usize = 64;
-
-/// Cuts a range into pieces of `len`, the last one shorter.
-fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
-    let end = range.end;
-    range.step_by(len.max(1)).map(move |start| start..(start + len).min(end))
-}
 
 /// Room for a block of pairs, or how much of it.
 struct Room<T = Vec<f32>> {

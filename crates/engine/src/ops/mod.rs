@@ -39,6 +39,7 @@ pub(crate) use score::PairScore;
 pub(crate) use simd::{count_above, sum_of_exp};
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use burn::backend::flex::FlexTensor;
 use burn::tensor::TensorData;
@@ -53,4 +54,10 @@ fn values(tensor: &FlexTensor) -> Cow<'_, [f32]> {
 
 fn flex_tensor<const N: usize>(values: Vec<f32>, shape: [usize; N]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
+}
+
+/// Cuts a range into pieces of `len`, the last one shorter.
+fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(len.max(1)).map(move |start| start..(start + len).min(end))
 }

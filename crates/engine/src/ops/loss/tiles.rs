@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::BatchAnswers;
 use crate::ops::product::{Matrix, Onto};
 use crate::ops::score::{Learned, PairScore, Side};
-use crate::ops::simd;
+use crate::ops::{pieces, simd};
 
 /// Parts that objects are cut into: enough for many threads to share, few enough that the copies
 /// of the query gradient, one per part, stay small.
@@ -77,12 +77,6 @@ impl Shape {
         };
         pieces(shape.chunk(chunk), shape.tile_len()).enumerate().flat_map(of_objects)
     }
-}
-
-/// Cuts a range into pieces of `len`, the last one shorter.
-fn pieces(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
-    let end = range.end;
-    range.step_by(len).map(move |start| start..(start + len).min(end))
 }
 
 /// One tile: a block of rows against some objects.
