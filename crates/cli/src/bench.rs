@@ -77,7 +77,7 @@ pub(crate) struct StepArguments {
 
     /// The output layer by its name, such as mixtape, in the place of --sigmoids and of
     /// --components 0
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sigmoids")]
     output: Option<String>,
 
     /// Layers of each component's projection
@@ -184,20 +184,15 @@ fn step(arguments: &StepArguments) -> anyhow::Result<()> {
         (_, false) => OutputKind::Mixture,
         (_, true) => OutputKind::MixtureOfSigmoids,
     };
-    match &arguments.output {
-        Some(output) => {
-            raw.add_option("output", output);
-            if let Some(components) = arguments.components {
-                raw.add_option("components", &components.to_string());
-            }
-        }
-        None => {
-            raw.add_option("output", output.name());
-            if output.is_mixture() {
-                raw.add_option("components", &components.to_string());
-                raw.add_option("layers", &arguments.layers.to_string());
-            }
-        }
+    let name = arguments.output.as_deref().unwrap_or(output.name());
+    raw.add_option("output", name);
+    let is_mixture = OutputKind::ALL.iter().any(|kind| kind.name() == name && kind.is_mixture());
+    if is_mixture {
+        raw.add_option("layers", &arguments.layers.to_string());
+    }
+    // Without --output, 0 has said which output layer.
+    if is_mixture || arguments.output.is_some() && arguments.components.is_some() {
+        raw.add_option("components", &components.to_string());
     }
     let config = raw.check()?;
     let &StepArguments { entities, relations, answers, .. } = arguments;
