@@ -1,11 +1,14 @@
 //! Which settings suit the graph, where the user has not said?
 
-use fullrank_engine::config::{Choice, OutputKind};
-use fullrank_engine::{Error, RawConfig, advised_batch};
+use fullrank_engine::config::{Choice, Fault, OutputKind};
+use fullrank_engine::{Error, RawConfig, advised_batch, max_frequencies};
 use fullrank_graph::Graph;
 use fullrank_graph::bounds::{Advice, CROWDED, advise, crowded_share};
 
 use crate::output::{count, say};
+
+/// The output layers that are chosen from.
+const CHOICES: [OutputKind; 2] = [OutputKind::Softmax, OutputKind::Mixture];
 
 /// The output layers that go with the settings given; an error if there is none.
 pub(crate) fn possible_outputs(given: &RawConfig) -> Result<Vec<OutputKind>, Error> {
@@ -13,22 +16,22 @@ pub(crate) fn possible_outputs(given: &RawConfig) -> Result<Vec<OutputKind>, Err
         return Ok(vec![given.check()?.output]);
     }
     let goes = |output: &OutputKind| with_output(given, *output).check().is_ok();
-    let possible: Vec<OutputKind> =
-        [OutputKind::Softmax, OutputKind::Mixture].into_iter().filter(goes).collect();
+    let possible: Vec<OutputKind> = CHOICES.into_iter().filter(goes).collect();
     if possible.is_empty() {
         given.check()?;
     }
     Ok(possible)
 }
 
-/// The settings given, and an output layer and a batch that suit the graph where they are not.
+/// The settings given, and an output layer, its frequencies and a batch that suit the graph where they
+/// are not.
 /// Says what it chose.
 pub(crate) fn advised(given: &RawConfig, graph: &Graph) -> Result<RawConfig, Error> {
     let mut settings = given.clone();
     if !given.gives("output") {
         settings = match possible_outputs(given)?[..] {
             [only] => {
-                say(&format!("note: {} chosen, which alone has all settings given", only.name()));
+                say(&format!("note: {} chosen: {} (--output)", only.name(), why_only(given, only)));
                 with_output(given, only)
             }
             _ => {
@@ -45,8 +48,17 @@ pub(crate) fn advised(given: &RawConfig, graph: &Graph) -> Result<RawConfig, Err
             }
         };
     }
+    let config = settings.check()?;
+    let frequencies = max_frequencies(graph);
+    if config.output == OutputKind::Fourier
+        && !given.gives("frequencies")
+        && config.frequencies() > frequencies
+    {
+        let count = count(frequencies);
+        say(&format!("note: {count} frequencies chosen, half of the entities (--frequencies)"));
+        settings.add_option("frequencies", &frequencies.to_string());
+    }
     if !given.gives("batch") {
-        let config = settings.check()?;
         let batch = advised_batch(graph, &config)?;
         if batch != config.batch {
             say(&format!("note: batch {batch} chosen, for enough updates an epoch (--batch)"));
@@ -54,6 +66,29 @@ pub(crate) fn advised(given: &RawConfig, graph: &Graph) -> Result<RawConfig, Err
         }
     }
     Ok(settings)
+}
+
+/// The settings given that refuse the other choice.
+fn why_only(given: &RawConfig, only: OutputKind) -> String {
+    let others = CHOICES.into_iter().filter(|other| *other != only);
+    let reasons = others.filter_map(|other| {
+        let Err(Error::Config { faults }) = with_output(given, other).check() else { return None };
+        let mut names: Vec<String> = faults.iter().map(|fault| decided(given, fault)).collect();
+        names.dedup();
+        Some(format!("{} does not go with {}", other.name(), names.join(", ")))
+    });
+    reasons.collect::<Vec<_>>().join("; ")
+}
+
+/// The setting given to which a fault is due.
+fn decided(given: &RawConfig, fault: &Fault) -> String {
+    let name = match fault.name.as_str() {
+        // The output layer, which was not given, is at fault where there is a score of its own.
+        "output" if given.gives("score") => "score",
+        "output" => "encoder",
+        name => name,
+    };
+    format!("`{name}`")
 }
 
 fn with_output(given: &RawConfig, output: OutputKind) -> RawConfig {

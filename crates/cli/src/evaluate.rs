@@ -21,7 +21,7 @@ use crate::Interrupted;
 use crate::open::open_run;
 use crate::output::{count, say, show, show_json, table, wrong_usage};
 use crate::stop::{signal, stop_flag};
-use crate::train::{METRICS_HEADER, metrics_row};
+use crate::train::{METRICS_HEADER, metrics_row, model_line, say_untrained};
 use signs::{signs, signs_text};
 
 /// Rank the held-out answers of a run
@@ -146,19 +146,25 @@ pub(crate) fn run(arguments: &EvaluateArguments) -> anyhow::Result<()> {
         wrong_usage(format!("{option} is for ranks; expected it without --task signs"));
     }
     let run = open_run(&arguments.run)?;
+    say_untrained(&run.config);
     let stop = stop_flag()?;
     let interrupted = |error: anyhow::Error| match error.downcast_ref::<Error>() {
         Some(Error::Interrupted) => Interrupted.into(),
         _ => error,
     };
+    let model = || model_line(&run.config) + "\n";
     match arguments.task {
         TaskArgument::Ranks => {
             let report = evaluate(arguments, &run, &stop).map_err(interrupted)?;
-            if arguments.json { show_json(&report) } else { show(&text(&report)) }
+            if arguments.json { show_json(&report) } else { show(&(model() + &text(&report))) }
         }
         TaskArgument::Signs => {
             let report = signs(arguments, &run, &stop).map_err(interrupted)?;
-            if arguments.json { show_json(&report) } else { show(&signs_text(&report)) }
+            if arguments.json {
+                show_json(&report)
+            } else {
+                show(&(model() + &signs_text(&report)))
+            }
         }
     }
 }

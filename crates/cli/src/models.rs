@@ -82,8 +82,15 @@ fn text(report: &Report) -> String {
     }
     let absent = out_of_scope.iter();
     let absent = absent.map(|Absent { family, reason }| format!("  {family}: {reason}\n"));
-    text + "Not here\n" + &absent.collect::<String>()
+    text + SYMBOLS + "\nNot here\n" + &absent.collect::<String>()
 }
+
+/// By the names of settings, where they are any.
+const SYMBOLS: &str = "\
+Symbols
+  E entities, R relations, s, r, o vectors of subject, relation, object; f(x) max(x, 0) after normalisation; π weights that sum to 1
+  d `dim`, d₀ `initial_dim`, d_r `relation_dim`, K `components`, f `frequencies`, g `gate_dim`, H₁, H₂ the first two of `hidden`
+";
 
 /// Formulas are text, so the names of the columns are a row like all others.
 fn part_table(what: &str, parts: &[Part], sizes: Option<Sizes>) -> String {

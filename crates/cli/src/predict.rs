@@ -22,6 +22,7 @@ use crate::output::{
     write_file,
 };
 use crate::stop::{signal, stop_flag};
+use crate::train::say_untrained;
 
 /// Answer queries with a trained model
 ///
@@ -178,6 +179,7 @@ pub(crate) fn run(arguments: &PredictArguments) -> anyhow::Result<()> {
         }
     }
     let run = open_run(&arguments.run)?;
+    say_untrained(&run.config);
     let temperature = arguments.temperature.or(run.temperature).unwrap_or(1.0);
     if let Some(path) = &arguments.triples {
         let scored = score(&run, &read_triples(&run.graph, path)?, temperature)?;

@@ -4,10 +4,10 @@ mod demo;
 mod inspect;
 mod page;
 
-use fullrank_engine::config::Choice;
+use fullrank_engine::config::{Choice, OutputKind};
 use fullrank_engine::evaluate::{AnswerRank, Breakdown, Calibration, Metrics, break_down, metrics};
 use fullrank_engine::predict::{Answer, Known, PredictOptions, predict};
-use fullrank_engine::{EpochRecord, Meaning, Run};
+use fullrank_engine::{Config, EpochRecord, Meaning, Run};
 use fullrank_graph::bounds::Bounds;
 use fullrank_graph::statistics::both_degrees;
 use fullrank_graph::{Graph, Query, Split, Triple};
@@ -110,6 +110,9 @@ impl RunReport<'_> {
              its figures may be lower. MRR is the mean of 1 / place, Hits@k the share \
              of places up to k, MR the mean place. {}",
             match self.meaning() {
+                Meaning::Share if self.run.config.output == OutputKind::Margin =>
+                    "NLL is that of a softmax of the scores, for which nothing was trained: with a \
+                     margin, they learn ranks alone.",
                 Meaning::Share =>
                     "NLL is the mean of −log P of the answers; filtered, training answers are taken out \
                      of the distribution first.",
@@ -234,10 +237,18 @@ fn temperature_name(calibration: &Calibration) -> String {
     }
 }
 
+/// The score of a model, where it is not its encoder's own.
+pub(crate) fn chosen_score(config: &Config) -> Option<&'static str> {
+    let score = config.score();
+    (score != config.encoder.scores()[0]).then(|| score.name())
+}
+
 /// A model in a few words.
-pub(crate) fn describe(config: &fullrank_engine::Config) -> String {
-    use fullrank_engine::config::OutputKind;
-    let encoder = config.encoder.name();
+pub(crate) fn describe(config: &Config) -> String {
+    let mut encoder = config.encoder.name().to_owned();
+    if let Some(score) = chosen_score(config) {
+        encoder += &format!(" scored by {score}");
+    }
     match config.output {
         OutputKind::Softmax => format!("{encoder} with a softmax"),
         OutputKind::Sigmoid => format!("{encoder} with sigmoids"),

@@ -56,14 +56,18 @@ impl Args for SettingsArguments {
                 "batch" => format!("{default}, or fewer for 100 updates an epoch"),
                 _ => default,
             };
-            command = command.arg(
-                Arg::new(setting.name)
-                    .long(option(setting.name))
-                    .value_name("VALUE")
-                    .allow_negative_numbers(true)
-                    .help_heading("Settings")
-                    .help(format!("{meaning} [{expected}; default: {default}]")),
-            );
+            let mut argument = Arg::new(setting.name)
+                .long(option(setting.name))
+                .value_name("VALUE")
+                .allow_negative_numbers(true)
+                .help_heading("Settings")
+                .help(format!("{meaning} [{expected}; default: {default}]"));
+            if setting.is_switch {
+                // `--exact`, or `--exact=false` over a config file that has it.
+                argument =
+                    argument.num_args(0..=1).require_equals(true).default_missing_value("true");
+            }
+            command = command.arg(argument);
         }
         command
     }

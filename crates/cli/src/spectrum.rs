@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 use clap::{Args, ValueHint};
-use fullrank_engine::spectrum::{Method, RankAt, Spectrum, Stage, spectrum};
+use fullrank_engine::spectrum::{Fall, Measured, Method, RankAt, Spectrum, Stage, spectrum};
 use fullrank_engine::{Error, Run};
 use fullrank_graph::Split;
 use serde::Serialize;
@@ -21,7 +21,8 @@ use crate::stop::{signal, stop_flag};
 ///
 /// The matrix has a row for each distinct query of the split, both directions, and a column for each
 /// entity. Singular values above max(rows, columns)·1.2e-7 of the largest count, as in NumPy and
-/// PyTorch for f32. A softmax comes to d + 1 at most; a mixture can have many more.
+/// PyTorch for f32. A softmax comes to d + 1 at most (d + 2 with a bias); a mixture can have many more.
+/// Of sigmoids, log-odds log P / (1 − P) are measured instead, which come to d at most.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fullrank spectrum runs/first
@@ -57,6 +58,8 @@ struct Report {
     run: PathBuf,
     split: String,
     dim: usize,
+    /// Of such a model, whatever it has learned; nothing if d does not limit it.
+    max_matrix_rank: Option<usize>,
     #[serde(flatten)]
     spectrum: Spectrum,
     seconds: f64,
@@ -84,6 +87,7 @@ pub(crate) fn run(arguments: &SpectrumArguments) -> anyhow::Result<()> {
         run: arguments.run.clone(),
         split: split.to_string(),
         dim: run.config.dim,
+        max_matrix_rank: run.config.max_matrix_rank(),
         spectrum,
         seconds: start.elapsed().as_secs_f64(),
     };
@@ -126,7 +130,22 @@ fn csv_rows(spectrum: &Spectrum) -> Vec<Vec<String>> {
 }
 
 fn text(report: &Report) -> String {
-    let Spectrum { n_queries, n_entities, method, ranks, singular_values } = &report.spectrum;
+    let Spectrum { n_queries, n_entities, measured, method, ranks, largest_fall, singular_values } =
+        &report.spectrum;
+    let fall = largest_fall.map_or(String::new(), |Fall { after, factor }| {
+        let factor = count(factor.min(1e12) as usize);
+        format!("  They fall the most after the first {}, to 1/{factor}.\n", count(after))
+    });
+    let measured = match measured {
+        Measured::LogProbabilities => "Log-probabilities",
+        Measured::LogOdds => "Log-odds",
+    };
+    let limit = match report.max_matrix_rank {
+        Some(limit) if limit < *n_entities => {
+            format!("limits the matrix rank to {}", count(limit))
+        }
+        _ => "does not limit the matrix rank".to_owned(),
+    };
     let (how, at_least) = match method {
         Method::Exact => ("all singular values".to_owned(), ""),
         Method::Sketch { width } => {
@@ -143,7 +162,7 @@ fn text(report: &Report) -> String {
         ranks.iter().zip(names).map(|(at, name)| rank_row(at, name)),
     );
     format!(
-        "Log-probabilities of {} queries ({}) by {} entities: {how}; d = {}\n\n{ranks_table}\n\
+        "{measured} of {} queries ({}) by {} entities: {how}; d = {} {limit}\n\n{ranks_table}{fall}\n\
          {}\n  {}\n  places 1 to {}, heights from 1 to {:.0e} of the largest, both logarithmic\n",
         count(*n_queries),
         report.split,

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use clap::{Args, ValueHint};
-use fullrank_engine::config::Choice;
+use fullrank_engine::config::{Choice, OutputKind};
 use fullrank_engine::evaluate::{Metrics, calibrate, fit_temperature, metrics, rank_answers};
 use fullrank_engine::{
     Config, End, EpochRecord, Error, Event, Existing, RawConfig, Run, Signal, Trained,
@@ -21,7 +22,7 @@ use crate::evaluate::{progress_bar, show_progress};
 use crate::input::InputArguments;
 use crate::memory::check_memory;
 use crate::output::{count, counted, existing, say, show, show_json, table, write_file};
-use crate::report::RunReport;
+use crate::report::{RunReport, chosen_score, describe};
 use crate::settings::SettingsArguments;
 use crate::stop::{signal, stop_flag};
 
@@ -42,11 +43,12 @@ pub(crate) struct TrainArguments {
     #[command(flatten)]
     input: InputArguments,
 
-    /// The run folder to make [default: runs/DATA-ENCODER-OUTPUT]
+    /// The run folder to make [default: runs/DATA-ENCODER-OUTPUT, with a score that is not
+    /// the encoder's own between the last two]
     #[arg(long, value_hint = ValueHint::DirPath, value_name = "RUN")]
     out: Option<PathBuf>,
 
-    /// Go on with the training in the run folder
+    /// Go on with the training in the run folder, which must be there
     #[arg(long)]
     resume: bool,
 
@@ -82,6 +84,8 @@ struct Summary {
     /// What log-probabilities are divided by in predictions, if anything.
     temperature: Option<f64>,
     report: PathBuf,
+    #[serde(skip)]
+    config: Config,
 }
 
 pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
@@ -90,6 +94,8 @@ pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
     // need not go together without them.
     if !arguments.resume {
         possible_outputs(&given)?;
+    } else if let Some(out) = &arguments.out {
+        check_begun(out)?;
     }
     let loaded = arguments.input.load()?;
     arguments.input.say_notes(&loaded);
@@ -102,6 +108,7 @@ pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
         }
         summaries.push(session.train(settings, out)?);
     }
+    say_untrained(&summaries[0].config);
     if arguments.json {
         return match &summaries[..] {
             [summary] => show_json(summary),
@@ -128,6 +135,9 @@ fn plan(
     let advised = advised(given, graph)?;
     let config = advised.check()?;
     let out = arguments.out.clone().unwrap_or_else(|| default_folder(arguments, &config));
+    if arguments.resume {
+        check_begun(&out)?;
+    }
     let settings = |out: &Path| if goes_on(out) { given.clone() } else { advised.clone() };
     let Some(seeds) = arguments.seeds else { return Ok(vec![(settings(&out), out)]) };
     let seeds = config.seed..config.seed + u64::from(seeds);
@@ -141,11 +151,25 @@ fn plan(
         .collect())
 }
 
+/// An error if there is no folder to go on in. One without anything saved, or with some of several
+/// seeds, is enough.
+fn check_begun(out: &Path) -> anyhow::Result<()> {
+    if !out.exists() {
+        bail!(
+            "{}: there is no such folder, and nothing to resume\n\n\
+             Name the folder of a training that was begun, or leave --resume out to begin one.",
+            out.display()
+        );
+    }
+    Ok(())
+}
+
 /// Where a run goes unless told otherwise.
 fn default_folder(arguments: &TrainArguments, config: &Config) -> PathBuf {
     let name = arguments.input.name();
+    let score = chosen_score(config).map_or(String::new(), |score| format!("-{score}"));
     let (encoder, output) = (config.encoder.name(), config.output.name());
-    Path::new("runs").join(format!("{name}-{encoder}-{output}"))
+    Path::new("runs").join(format!("{name}-{encoder}{score}-{output}"))
 }
 
 struct Session<'a> {
@@ -245,6 +269,7 @@ impl Session<'_> {
             ended_by: trained.end,
             parameters: run.parameters,
             seconds: start.elapsed().as_secs_f64(),
+            config: run.config,
         })
     }
 
@@ -364,20 +389,21 @@ fn results(summaries: &[Summary]) -> String {
         rows.extend(spread_rows(summaries));
     }
     let first = &summaries[0];
+    let mut text = model_line(&first.config);
     let how = match first.ended_by {
         End::Epochs => "all epochs made",
         End::Patience => "validation stopped improving",
     };
-    let mut text = match summaries {
-        [_] => format!(
-            "best epoch {} of {} ({} updates, {how}); {} parameters\n\n",
+    if let [_] = summaries {
+        text.push_str(&format!(
+            "best epoch {} of {} ({} updates, {how}); {} parameters\n",
             first.best_epoch,
             first.epochs,
             count(first.updates as usize),
             count(first.parameters)
-        ),
-        _ => String::new(),
-    };
+        ));
+    }
+    text.push('\n');
     if rows.is_empty() {
         text.push_str("there are no held-out triples to rank\n");
     } else {
@@ -390,6 +416,21 @@ fn results(summaries: &[Summary]) -> String {
     }
     text
 }
+
+/// What kind of model the figures below are of.
+pub(crate) fn model_line(config: &Config) -> String {
+    format!("{}, d = {}\n", describe(config), count(config.dim))
+}
+
+/// Says that probabilities are not what was learned, where that is so.
+pub(crate) fn say_untrained(config: &Config) {
+    if config.output == OutputKind::Margin {
+        say(UNTRAINED);
+    }
+}
+
+const UNTRAINED: &str = "note: with a margin, scores are trained for ranks alone; NLL and probabilities \
+                         are of their softmax, for which nothing was trained";
 
 /// Mean and standard deviation over the seeds.
 fn spread_rows(summaries: &[Summary]) -> Vec<Vec<String>> {

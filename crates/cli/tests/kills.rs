@@ -87,6 +87,8 @@ fn kill_and_compare(
         (0..plan.kills_per_run).map(|_| draws.uniform() * length.as_secs_f64()).collect();
     instants.sort_by(f64::total_cmp);
     let out = format!("run-{seed}");
+    // To go on in from the beginning.
+    fs::create_dir(folder.join(&out)).unwrap();
     let checkpoint = folder.join(&out).join("checkpoint");
     let mut killed = Killed::default();
     let mut clock = 0.0;
@@ -123,6 +125,7 @@ fn check(plan: &Plan) {
     let temp = folder(&[]);
     printed(temp.path(), "generate graph");
     let start = Instant::now();
+    fs::create_dir(temp.path().join("whole")).unwrap();
     printed(temp.path(), &arguments(plan, "whole"));
     let length = start.elapsed();
     let whole = weights(temp.path(), "whole");

@@ -310,10 +310,15 @@ fn the_output_layer_follows_the_graph_unless_it_is_given() {
     // What only one of them has decides.
     let output =
         run(temp.path(), &format!("train graph --dim 4 --smoothing 0.1 {quick} --out smooth"));
-    assert!(said(&output).contains("note: softmax chosen, which alone has all settings given"));
+    let told = said(&output);
+    assert!(told.contains("note: softmax chosen: mixture does not go with `smoothing`"), "{told}");
     let output =
         run(temp.path(), &format!("train graph --dim 299 --components 2 {quick} --out two"));
-    assert!(said(&output).contains("note: mixture chosen, which alone has all settings given"));
+    let told = said(&output);
+    assert!(told.contains("note: mixture chosen: softmax does not go with `components`"), "{told}");
+    let mlp = format!("train graph --dim 4 --encoder concatmlp --hidden 4 {quick} --out mlp");
+    let told = said(&run(temp.path(), &mlp));
+    assert!(told.contains("note: softmax chosen: mixture does not go with `encoder`"), "{told}");
     let output = run(temp.path(), "train graph --dim 4 --smoothing 0.1 --components 2");
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }

@@ -80,6 +80,10 @@ Output layers
  mixtape              softmax(Σ_k π_k(h, o)·z_k)                       K·d² + (K − 1)·(d·(g + 1) + E) + g·E = 7,252  none
  fourier              σ(F_o·(V·h + b)), F sines and cosines            (2f + 1)·(d + 1) = 625                        E = 4
 
+Symbols
+  E entities, R relations, s, r, o vectors of subject, relation, object; f(x) max(x, 0) after normalisation; π weights that sum to 1
+  d `dim`, d₀ `initial_dim`, d_r `relation_dim`, K `components`, f `frequencies`, g `gate_dim`, H₁, H₂ the first two of `hidden`
+
 Not here
   region-based: BoxE, ConE, Query2Box: an answer is a point in a region, so there is no linear output layer to widen
   path-based and rules: NBFNet, AnyBURL, RNNLogic: they score a candidate by the paths to it, without vectors of objects
@@ -106,11 +110,15 @@ fn models_without_a_graph_has_formulas_alone() {
 }
 
 #[test]
-fn a_softmax_of_dimension_d_has_at_most_rank_d_plus_one_and_a_mixture_more() {
+fn a_softmax_has_at_most_rank_d_plus_one_sigmoids_d_and_a_mixture_more() {
     let temp = folder(&[]);
     let here = temp.path();
     printed(here, "generate graph --entities 200 --relations 4 --types 8 --mean-degree 15");
-    for (output, name) in [("softmax", "softmax"), ("mixture --components 4", "mixture")] {
+    for (output, name) in [
+        ("softmax", "softmax"),
+        ("mixture --components 4", "mixture"),
+        ("sigmoid --bias", "sigmoid"),
+    ] {
         let quick = "--dim 4 --batch 200 --epochs 2 --learning-rate 0.05";
         printed(here, &format!("train graph {quick} --output {output} --out {name}"));
     }
@@ -118,7 +126,17 @@ fn a_softmax_of_dimension_d_has_at_most_rank_d_plus_one_and_a_mixture_more() {
     assert_eq!(report["method"], "exact");
     assert_eq!(report["n_entities"], 200);
     assert_eq!(report["ranks"][1]["matrix_rank"], 5);
+    assert_eq!(
+        (&report["measured"], &report["max_matrix_rank"]),
+        (&"log_probabilities".into(), &5.into())
+    );
+    let report = json(here, "spectrum sigmoid --json");
+    assert_eq!((&report["measured"], &report["max_matrix_rank"]), (&"log_odds".into(), &5.into()));
+    assert_eq!(report["ranks"][1]["matrix_rank"], 5);
+    let text = printed(here, "spectrum sigmoid");
+    assert!(text.starts_with("Log-odds of ") && text.contains("d = 4 limits the matrix rank to 5"));
     let report = json(here, "spectrum mixture --json --out values.csv");
+    assert!(report["max_matrix_rank"].is_null(), "{report}");
     assert!(report["ranks"][1]["matrix_rank"].as_u64().unwrap() > 5, "{}", report["ranks"]);
 
     let csv = fs::read_to_string(here.join("values.csv")).unwrap();
@@ -132,7 +150,8 @@ fn a_softmax_of_dimension_d_has_at_most_rank_d_plus_one_and_a_mixture_more() {
         "error: values.csv: there is a file already\n\nReplace it by --force.\n"
     );
     let text = printed(here, "spectrum softmax --split valid --out values.csv --force");
-    for part in ["(valid) by 200 entities: all singular values; d = 4", "matrix rank", "█"] {
+    for part in ["(valid) by 200 entities: all singular values; d = 4 limits the matrix rank", "█"]
+    {
         assert!(text.contains(part), "{text}");
     }
 }

@@ -38,6 +38,7 @@ fn a_trained_run_can_be_evaluated_without_its_data() {
     assert_eq!(epochs.len(), 3, "{lines}");
     assert!(epochs[0].contains("1/3") && epochs[0].contains("valid MRR"), "{lines}");
     let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("distmult with a softmax, d = 8\nbest epoch "), "{text}");
     assert!(text.contains("a page to look at: run/report.html"), "{text}");
     assert!(text.contains("next: fullrank predict run --subject NAME"), "{text}");
 
@@ -55,8 +56,14 @@ fn a_trained_run_can_be_evaluated_without_its_data() {
         report["n_ranks"].as_u64().unwrap()
     );
     let text = printed(temp.path(), "evaluate elsewhere --split valid --by class --calibration");
+    assert!(text.starts_with("distmult with a softmax, d = 8\n\n"), "{text}");
     assert!(text.contains("adjusted mean rank index"), "{text}");
     assert!(text.contains("calibration at temperature 1.000"), "{text}");
+    let timing = json(temp.path(), "bench predict elsewhere --queries 7 --json");
+    assert_eq!(timing["queries"], 7);
+    assert!(timing["p50_seconds"].as_f64() <= timing["p99_seconds"].as_f64());
+    let step = json(temp.path(), "bench step --run elsewhere --batch 20 --steps 1 --json");
+    assert!(step["seconds"].as_f64().unwrap() > 0.0);
     let timing = json(temp.path(), "bench evaluate elsewhere --repeats 1 --json");
     assert_eq!(timing["n_ranks"], report["n_ranks"]);
 }
@@ -109,6 +116,23 @@ fn every_encoder_trains_with_softmax_and_mixture() {
 }
 
 #[test]
+fn a_run_folder_is_called_by_a_score_that_is_not_the_encoders_own() {
+    let temp = with_graph();
+    for (model, folder) in [
+        ("--encoder transe", "transe-softmax"),
+        ("--encoder transe --score l1", "transe-softmax"),
+        ("--encoder transe --score l2", "transe-l2-softmax"),
+        ("--score cosine", "distmult-cosine-softmax"),
+    ] {
+        let train = format!("train graph {QUICK} {SOFTMAX} {model} --force");
+        let text = printed(temp.path(), &train);
+        assert!(text.contains(&format!("predict runs/graph-{folder} ")), "{text}");
+    }
+    let text = printed(temp.path(), "evaluate runs/graph-transe-l2-softmax");
+    assert!(text.starts_with("transe scored by l2 with a softmax, d = 8\n"), "{text}");
+}
+
+#[test]
 fn signs_are_told_by_any_output_layer() {
     let temp = with_graph();
     for output in ["sigmoid", "mixture-of-sigmoids", "softmax"] {
@@ -132,6 +156,7 @@ fn signs_are_told_by_any_output_layer() {
         assert!(number("n_positives") + number("n_negatives") < 200 * number("n_queries"));
     }
     let text = printed(temp.path(), "evaluate sigmoid --task signs");
+    assert!(text.starts_with("distmult with sigmoids, d = 16\n\n"), "{text}");
     assert!(text.contains("AUROC") && text.contains("where F1 is largest on validation"), "{text}");
     assert!(!text.contains("shares"), "{text}");
     let text = printed(temp.path(), "evaluate softmax --task signs --split valid");
@@ -169,6 +194,25 @@ fn a_sigmoid_says_that_its_probabilities_are_those_of_triples() {
 }
 
 #[test]
+fn a_margin_says_that_no_probability_was_trained() {
+    let temp = with_graph();
+    let note = "note: with a margin, scores are trained for ranks alone; NLL and probabilities are of \
+                their softmax, for which nothing was trained\n";
+    let names = fs::read_to_string(temp.path().join("graph/test.tsv")).unwrap();
+    let fields: Vec<&str> = names.lines().next().unwrap().split('\t').collect();
+    let predict = format!("predict run --subject {} --relation {}", fields[0], fields[1]);
+    for output in ["margin", "softmax"] {
+        let train =
+            format!("train graph {QUICK} --output {output} --negatives 5 --out run --force");
+        for arguments in [&train, "evaluate run", "evaluate run --json", &predict] {
+            let told = said(&run(temp.path(), arguments));
+            let expected = usize::from(output == "margin");
+            assert_eq!(told.matches(note).count(), expected, "{arguments}: {told}");
+        }
+    }
+}
+
+#[test]
 fn a_config_file_holds_settings_and_options_go_over_it() {
     let temp = with_graph();
     fs::write(
@@ -194,9 +238,12 @@ fn several_seeds_are_trained_side_by_side() {
     let temp = with_graph();
     let arguments = format!("train graph {QUICK} --seed 5 --seeds 2 --out runs");
     let text = printed(temp.path(), &arguments);
+    assert!(text.starts_with("distmult with a "), "{text}");
     assert!(text.contains("seed 5 test") && text.contains("seed 6 test"), "{text}");
     assert!(text.contains("test, mean") && text.contains("test, deviation"), "{text}");
     assert!(temp.path().join("runs/seed-6/model.safetensors").exists());
+    // As if it had been stopped before the second began.
+    fs::remove_dir_all(temp.path().join("runs/seed-6")).unwrap();
     let summaries = json(temp.path(), &format!("{arguments} --resume --json"));
     assert_eq!(summaries[1]["seed"], 6);
 }
@@ -210,7 +257,7 @@ fn all_faults_of_the_settings_are_reported_at_once() {
         "error: my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
          --dim: expected a whole number from 1 to 100000, found `0`\n\
          --components: only means something with output = \"mixture\", \"mixture-of-sigmoids\" or \
-         \"mixtape\"\n\
+         \"mixtape\"; found output = \"softmax\"\n\
          \n\
          `fullrank train --help` lists every setting.\n"
     );
@@ -223,6 +270,25 @@ fn all_faults_of_the_settings_are_reported_at_once() {
     );
     let told = failure(temp.path(), "train graph --config none.toml", 1);
     assert!(told.starts_with("error: none.toml: cannot be read: "), "{told}");
+}
+
+#[test]
+fn frequencies_are_at_most_half_of_the_entities() {
+    let temp = with_graph();
+    let train = "train graph --output fourier --dim 240 --epochs 1 --out run";
+    assert_eq!(
+        failure(temp.path(), &format!("{train} --batch 100 --frequencies 101"), 2),
+        "error: `frequencies`: above half of the objects, waves look like slower ones; expected at \
+         most 100 for 200 entities, found 101\n\n\
+         `fullrank train --help` lists every setting.\n"
+    );
+    let told = said(&run(temp.path(), train));
+    assert!(
+        told.contains("note: 100 frequencies chosen, half of the entities (--frequencies)"),
+        "{told}"
+    );
+    let config = fs::read_to_string(temp.path().join("run/config.toml")).unwrap();
+    assert!(config.contains("frequencies = 100\n"), "{config}");
 }
 
 #[test]
@@ -241,6 +307,19 @@ fn what_cannot_go_on_says_what_to_do() {
         "error: run: was trained with other settings: dim is `8`, not `9`\n\n\
          Leave these settings out to go on as before, or train anew in another folder by --out.\n"
     );
+    assert_eq!(
+        told("train graph --out rum --resume"),
+        "error: rum: there is no such folder, and nothing to resume\n\n\
+         Name the folder of a training that was begun, or leave --resume out to begin one.\n"
+    );
+    assert!(!temp.path().join("rum").exists());
+    let default = told(&format!("train graph {SOFTMAX} --resume"));
+    assert!(default.contains("error: runs/graph-distmult-softmax: there is no such"), "{default}");
+    // Nothing else is blamed for another output.
+    printed(temp.path(), &format!("train graph {QUICK} --output mixture --out mixture"));
+    assert!(told("train graph --out mixture --output sigmoid --resume").starts_with(
+        "error: mixture: was trained with other settings: output is `mixture`, not `sigmoid`\n\n"
+    ));
     assert_eq!(
         told("evaluate graph"),
         "error: graph: not a run folder; expected `run.json` in it\n\n\
@@ -399,9 +478,18 @@ fn bench_step_reports_what_it_measured() {
             ),
         );
         let keys: Vec<&String> = timing.as_object().unwrap().keys().collect();
-        assert_eq!(keys, ["peak_mb", "quartiles", "seconds", "system", "threads"]);
-        assert!(timing["seconds"].as_f64().unwrap() > 0.0);
+        let [density, peak, share] = ["density", "peak_gflops", "products_share"];
+        assert_eq!(
+            keys,
+            [density, peak, "peak_mb", share, "quartiles", "seconds", "system", "threads"]
+        );
+        assert_eq!(timing[density], 1.0, "few entities: all entries are multiplied");
+        assert!(["seconds", peak, share].iter().all(|key| timing[key].as_f64().unwrap() > 0.0));
     }
+    // Over many, with weights as random as they are at first, hardly any entry is above the limit.
+    let many = "bench step --entities 20000 --dim 8 --batch 20 --components 0 --steps 1 --json";
+    assert!(json(temp.path(), many)["density"].as_f64().unwrap() < 0.25);
+    assert_eq!(json(temp.path(), &format!("{many} --exact"))["density"], 1.0);
     let told = failure(temp.path(), "bench step --entities 4000000000 --dim 100000", 1);
     assert!(told.starts_with("error: training needs about "), "{told}");
     for model in ["", "--encoder concatmlp --hidden 6,5", "--score mlp --hidden 6 --sigmoids"] {

@@ -1,21 +1,25 @@
 //! How long does a training step take?
 //!
-//! The same step as in training, on random queries and answers: encoder with dropout, output
+//! The same step as in training, on random queries and answers or on those of a run: encoder with dropout, output
 //! layer, loss, backward pass, Adam. Encoders that read the training facts get random ones.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::optim::GradientsParams;
+use burn::tensor::TensorData;
 use rand::RngExt;
 
 use crate::config::Config;
 use crate::encoder::{Domain, Edges, Queries};
+use crate::error::Error;
 use crate::model::{Batch, Model};
-use crate::ops::{BatchAnswers, Workspace};
+use crate::ops::{BatchAnswers, Workspace, peak};
 use crate::output::Negatives;
-use crate::parameters::Adam;
-use crate::random::{Noise, Purpose, Weights, generator};
-use crate::train::{device, step_bytes};
+use crate::parameters::{Adam, replace, tensors};
+use crate::random::{Noise, Purpose, Weights, generator, shuffled};
+use crate::run::Run;
+use crate::train::items::{ItemList, draw_negatives};
+use crate::train::{device, new_model, step_bytes};
 
 /// A model in training on one random batch.
 #[derive(Debug)]
@@ -25,6 +29,15 @@ pub struct StepBench {
     adam: Adam,
     batch: Batch,
     workspace: Arc<Mutex<Workspace>>,
+}
+
+/// What a softmax loss computed, forward and backward.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LossWork {
+    /// Share of the entries of the logits' gradient that were multiplied.
+    pub density: f64,
+    /// Floating-point operations of its products.
+    pub flops: f64,
 }
 
 impl StepBench {
@@ -62,6 +75,53 @@ impl StepBench {
             workspace: Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20))),
             config: config.clone(),
         }
+    }
+
+    /// The model of a run, and a batch of its training items; `config` is the run's, or nearly.
+    ///
+    /// # Errors
+    /// When there is nothing to learn from.
+    pub fn of_run(run: &Run, config: &Config) -> Result<Self, Error> {
+        let graph = &run.graph;
+        let items = ItemList::of(graph, config)?;
+        let order = shuffled((0..items.len() as u32).collect(), config.seed, 0);
+        let mut batch = items.batch(graph, &order[..config.batch.min(order.len())]);
+        batch.negatives = draw_negatives(graph, &batch.queries, config, 0);
+        let learned = tensors(&run.scoring.model).into_iter();
+        let values = learned.map(|t| {
+            let shape = burn::tensor::Shape::from(t.shape);
+            (
+                t.name,
+                TensorData::new(
+                    t.values.into_data().try_into_vec::<f32>().expect("models are f32"),
+                    shape,
+                ),
+            )
+        });
+        let model = new_model(config, graph, Weights::zeros(device().autodiff()));
+        Ok(Self {
+            model: Some(replace(model, values.collect())),
+            adam: Adam::default(),
+            batch,
+            workspace: Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20))),
+            // So that no step changes what the next one has to do.
+            config: Config { learning_rate: 0.0, ..config.clone() },
+        })
+    }
+
+    /// What the softmax loss has computed since it was last asked for; nothing for losses that are
+    /// not over all objects, or not by softmaxes.
+    pub fn take_work(&self) -> Option<LossWork> {
+        let work = self.workspace.lock().unwrap_or_else(PoisonError::into_inner).take_work();
+        let dim = self.config.scored_dims().1;
+        let flops = 2.0 * dim as f64 * work.products() as f64;
+        work.density().map(|density| LossWork { density, flops })
+    }
+
+    /// Floating-point operations a second that matrix products of the loss's tiles reach on this
+    /// machine, with all threads and nothing else.
+    pub fn peak_flops(&self) -> f64 {
+        peak(self.config.scored_dims().0)
     }
 
     /// Bytes that such a step will take at its peak.

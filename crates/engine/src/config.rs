@@ -4,8 +4,8 @@
 //! The config file, the command line and the checked [`Config`] are made from it.
 //! It does not know the graph; what must fit the graph is checked by the trainer.
 
+mod contradictions;
 mod only_with;
-mod scores;
 mod setting;
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,8 @@ use crate::error::Error;
 use crate::ops::Mlp;
 use crate::output::Meaning;
 use crate::score::ScoreKind;
-use only_with::{ONLY_WITH, OnlyWith, is_mixture};
+use contradictions::contradictions;
+use only_with::{ONLY_WITH, is_mixture};
 pub use setting::Choice;
 pub(crate) use setting::choices;
 use setting::{Range, Setting};
@@ -52,6 +53,8 @@ pub struct SettingInfo {
     pub expected: fn() -> String,
     /// What it is when it is not given.
     pub default: fn() -> String,
+    /// Whether naming it is enough to set it.
+    pub is_switch: bool,
 }
 
 /// One thing wrong with a config.
@@ -98,6 +101,7 @@ macro_rules! settings {
                 name: stringify!($name),
                 meaning: concat!($($doc, "\n"),*),
                 expected: || <$ty as Setting>::expected($range),
+                is_switch: <$ty as Setting>::IS_SWITCH,
                 default: || {
                     let default: $ty = $default;
                     default.to_value().map_or_else(|| "none".into(), |value| plain(&value))
@@ -250,23 +254,23 @@ settings! {
     /// Share of values set to zero after each layer of a projection.
     projection_dropout: f64 = 0.1, Range::Share;
     /// Reward for using all components: loss − entropy_weight · mean entropy of the prior.
-    entropy_weight: f64 = 1e-3, Range::AtLeast(0.0);
+    entropy_weight: f64 = 1e-3, Range::NotNegative;
     /// Straight pieces of the learned function on each side of zero, between −20 and 20.
     pieces: usize = 40, Range::Between(1, 10_000);
     /// Width of the vectors that a mixtape's gates are made of.
     gate_dim: usize = 64, Range::Between(1, 100_000);
     /// Frequencies of sines and cosines, which is also how many answers of a query can be told from
-    /// all other objects; half of `dim` if not given.
+    /// all other objects; at most half of the entities, and half of `dim` if not given.
     frequencies: Option<usize> = None, Range::Between(1, 100_000);
     /// Entities drawn for each batch, which the answers of all its queries are compared with; all
     /// entities if not given.
     negatives: Option<usize> = None, Range::Between(1, 1_000_000_000);
     /// How much better than a drawn entity an answer is to score; for sigmoids of distances, the
     /// distance at which a triple is as likely as not.
-    margin: f64 = 1.0, Range::AtLeast(0.0);
+    margin: f64 = 1.0, Range::NotNegative;
     /// How much drawn entities count the more the better they score: weights are the softmax of
     /// this times their scores, and 0 weighs all the same (Sun 2019).
-    adversarial: f64 = 0.0, Range::AtLeast(0.0);
+    adversarial: f64 = 0.0, Range::NotNegative;
     /// Answers in one training item, at most; 1 is an item per triple (1-vs-All), and without it an
     /// item is a query with all its answers.
     answers_per_item: Option<usize> = None, Range::Between(1, 1_000_000_000);
@@ -289,15 +293,21 @@ settings! {
     /// Share of an answer's weight spread over all objects; for the softmax only.
     smoothing: f64 = 0.0, Range::Share;
     /// Weight of the cubes of the factors of each answer (N3, Lacroix 2018).
-    n3: f64 = 0.0, Range::AtLeast(0.0);
+    n3: f64 = 0.0, Range::NotNegative;
     /// Weight of the squares of the factors of each answer.
-    l2: f64 = 0.0, Range::AtLeast(0.0);
+    l2: f64 = 0.0, Range::NotNegative;
+    /// Entries of the gradient of all scores that are left to chance, in units of an answer's weight:
+    /// what is smaller than this is taken at this size, as often as its own size says. Right on
+    /// average, and much faster once a model has learned a little; from 8,192 entities on.
+    sparse_below: f64 = 1.0 / 4096.0, Range::Positive;
+    /// Whether no entry is left to chance.
+    exact: bool = false, Range::Any;
     /// Updates between two checkpoints, besides one after every epoch.
     checkpoint_every: Option<usize> = None, Range::Between(1, 1_000_000_000);
     /// MiB of logits kept from the forward to the backward pass; the rest is computed twice.
     memory_budget: usize = 512, Range::Between(0, 1_000_000_000);
     /// Of all random numbers: initial weights, order of items, dropout.
-    seed: u64 = 0, Range::AtLeast(0.0);
+    seed: u64 = 0, Range::AtLeast(0);
 }
 
 impl RawConfig {
@@ -331,13 +341,48 @@ impl RawConfig {
         self.given.contains_key(name)
     }
 
-    /// Adds all settings of another config, over any given before.
-    pub fn add_all(&mut self, other: &Self) {
-        self.given.extend(other.given.clone());
+    /// Settings given that a config has otherwise, as `name is this, not that`.
+    ///
+    /// Each is compared for itself: another choice of one setting does not put the blame on all those
+    /// that mean nothing with it.
+    pub(crate) fn differences(&self, own: &Config) -> Result<Vec<String>, Error> {
+        let (asked, faults) = self.read();
+        if !faults.is_empty() {
+            return Err(Error::Config { faults });
+        }
+        let own: BTreeMap<&str, Value> = own.applying().collect();
+        let shown = |value: Option<&Value>| value.map_or("not set".into(), shown);
+        Ok(asked
+            .values()
+            .iter()
+            .map(|(name, asked)| (*name, own.get(name), asked.as_ref()))
+            .filter(|(name, own, asked)| self.gives(name) && own != asked)
+            .map(|(name, own, asked)| format!("{name} is {}, not {}", shown(own), shown(asked)))
+            .collect())
     }
 
     /// The config, or everything that is wrong with it.
     pub fn check(&self) -> Result<Config, Error> {
+        let (config, mut faults) = self.read();
+        for only in ONLY_WITH {
+            if let Some((_, origin)) = self.given.get(only.name)
+                && !(only.applies)(&config)
+                // A choice that could not be read has its own fault.
+                && faults.iter().all(|fault| !only.depends_on(&fault.name))
+            {
+                let (name, what) = (only.name.into(), only.what(&config));
+                faults.push(Fault { name, origin: Some(origin.clone()), what });
+            }
+        }
+        // What could not be read is at its default, which contradicts nothing.
+        let read = |fault: &Fault| faults.iter().all(|other| other.name != fault.name);
+        let contradictions: Vec<Fault> = contradictions(&config).into_iter().filter(read).collect();
+        faults.extend(contradictions);
+        if faults.is_empty() { Ok(config) } else { Err(Error::Config { faults }) }
+    }
+
+    /// Each setting for itself, and what is wrong with it.
+    fn read(&self) -> (Config, Vec<Fault>) {
         let mut faults = Vec::new();
         for (name, (_, origin)) in &self.given {
             if SETTINGS.iter().all(|setting| setting.name != name) {
@@ -345,22 +390,7 @@ impl RawConfig {
                 faults.push(Fault { name: name.clone(), origin: Some(origin.clone()), what });
             }
         }
-        let config = Config::take(&self.given, &mut faults);
-        for OnlyWith { name, applies, with } in ONLY_WITH {
-            if let Some((_, origin)) = self.given.get(*name)
-                && !applies(&config)
-                // A choice that could not be read has its own fault.
-                && faults.iter().all(|fault| !with.contains(&format!("{} = ", fault.name)))
-            {
-                let what = format!("only means something with {with}");
-                faults.push(Fault { name: (*name).into(), origin: Some(origin.clone()), what });
-            }
-        }
-        // What could not be read is at its default, which contradicts nothing.
-        let read = |fault: &Fault| faults.iter().all(|other| other.name != fault.name);
-        let contradictions: Vec<Fault> = config.contradictions().into_iter().filter(read).collect();
-        faults.extend(contradictions);
-        if faults.is_empty() { Ok(config) } else { Err(Error::Config { faults }) }
+        (Config::take(&self.given, &mut faults), faults)
     }
 }
 
@@ -381,21 +411,13 @@ impl Config {
 
     /// Settings that have a value and mean something with the others.
     fn applying(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        let applies = |name| ONLY_WITH.iter().all(|only| only.name != name || (only.applies)(self));
         let values = self.values().into_iter();
-        values.filter_map(move |(name, value)| Some((name, value.filter(|_| applies(name))?)))
+        values.filter_map(move |(name, value)| Some((name, value.filter(|_| self.applies(name))?)))
     }
 
-    /// Settings in which another config differs, as `name is this, not that`.
-    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
-        let shown = |value: &Option<Value>| value.as_ref().map_or("not set".into(), shown);
-        let pairs = self.values().into_iter().zip(other.values());
-        pairs
-            .filter(|((_, own), (_, other))| own != other)
-            .map(|((name, own), (_, other))| {
-                format!("{name} is {}, not {}", shown(&own), shown(&other))
-            })
-            .collect()
+    /// Whether a setting means something with the others.
+    fn applies(&self, name: &str) -> bool {
+        ONLY_WITH.iter().all(|only| only.name != name || (only.applies)(self))
     }
 
     /// Dropout on the query vector: none where the encoder has its own.
@@ -424,72 +446,8 @@ impl Config {
     }
 
     /// Frequencies of the Fourier layer.
-    pub(crate) fn frequencies(&self) -> usize {
+    pub fn frequencies(&self) -> usize {
         self.frequencies.unwrap_or((self.dim / 2).max(1))
-    }
-
-    fn contradictions(&self) -> Vec<Fault> {
-        let mut faults = Vec::new();
-        let mut add = |name: &str, what: String| {
-            faults.push(Fault { name: name.into(), origin: None, what });
-        };
-        if self.encoder.halves() && !self.dim.is_multiple_of(2) {
-            let (encoder, dim) = (self.encoder.name(), self.dim);
-            add(
-                "dim",
-                format!("{encoder} splits it in two halves; expected an even one, found {dim}"),
-            );
-        }
-        if let Some(what) = self.encoder.fault(self) {
-            add("dim", what);
-        }
-        if self.encoder.normalises_batch() && self.batch == 1 {
-            let encoder = self.encoder.name();
-            let what = "batch normalisation needs several items; expected at least 2 for";
-            add("batch", format!("{what} {encoder}, found 1"));
-        }
-        if is_mixture(self) && self.layers > 0 && self.batch == 1 {
-            let what = "batch normalisation needs several items; expected at least 2 for a mixture \
-                        with layers, found 1";
-            add("batch", what.into());
-        }
-        if is_mixture(self) && self.layers == 0 && self.components > 1 {
-            let plain = match self.output.meaning() {
-                Meaning::Share => "softmax",
-                Meaning::Holds => "sigmoid",
-            };
-            add(
-                "layers",
-                format!(
-                    "without a projection all components are equal and the mixture is a plain \
-                     {plain}; expected at least 1 with more than one component, found 0"
-                ),
-            );
-        }
-        // Known answers are never drawn, so an item may have some of them alone.
-        if self.output.meaning() == Meaning::Holds && self.negatives.is_none() {
-            let name = self.output.name();
-            if let Some(most) = self.answers_per_item {
-                add(
-                    "answers_per_item",
-                    format!(
-                        "a {name} learns that whatever is no answer of its item is wrong, so an item \
-                         needs all answers of its query; expected none, found {most}"
-                    ),
-                );
-            }
-            if self.answer_weight == AnswerWeight::Share {
-                add(
-                    "answer_weight",
-                    format!(
-                        "a {name} learns whether each triple holds, and a part of a weight would say \
-                         that it holds in part; expected `one`, found `share`"
-                    ),
-                );
-            }
-        }
-        faults.extend(scores::contradictions(self));
-        faults
     }
 }
 
@@ -497,6 +455,8 @@ impl Config {
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
+        // With an exponent where there would be many zeros.
+        Value::Float(number) => format!("{number:?}"),
         Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }

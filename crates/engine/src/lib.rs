@@ -32,4 +32,6 @@ pub use run::{
     Existing, Run, Table, TableRows, TrainingFolder, best_epoch, epochs, to_safetensors,
 };
 pub use score::ScoreKind;
-pub use train::{Best, End, EpochRecord, Event, Signal, Trained, advised_batch, forecast, train};
+pub use train::{
+    Best, End, EpochRecord, Event, Signal, Trained, advised_batch, forecast, max_frequencies, train,
+};

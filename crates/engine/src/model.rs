@@ -13,8 +13,8 @@ use crate::config::{Config, OutputKind};
 use crate::encoder::{Domain, Encoded, Encoder, EncoderConfig, Pass, Queries};
 use crate::evaluate::Scorer;
 use crate::ops::{
-    BatchAnswers, Logits, PairScore, Workspace, binary_cross_entropy, cross_entropy, gather_rows,
-    log_probs, pairwise_scores,
+    BatchAnswers, Logits, PairScore, SoftmaxOptions, Workspace, binary_cross_entropy,
+    cross_entropy, gather_rows, log_probs, pairwise_scores,
 };
 use crate::output::{
     Meaning, Negatives, Output, Sampled, logistic_loss, margin_loss, mean_entropy, sampled_softmax,
@@ -108,11 +108,19 @@ impl Model {
                 entropy = (input.log_prior.dims()[1] > 1 && config.entropy_weight > 0.0)
                     .then(|| mean_entropy(input.log_prior.clone()));
                 let answers = Arc::clone(&batch.answers);
+                let n_entities = input.objects.dims()[0];
                 match self.meaning {
                     Meaning::Share => {
-                        cross_entropy(input, answers, config.smoothing as f32, workspace)
+                        let options = SoftmaxOptions {
+                            smoothing: config.smoothing as f32,
+                            thinning: config.thinning(n_entities, noise),
+                        };
+                        cross_entropy(input, answers, options, workspace)
                     }
-                    Meaning::Holds => binary_cross_entropy(input, answers, workspace),
+                    Meaning::Holds => {
+                        let thinning = config.thinning(n_entities, noise);
+                        binary_cross_entropy(input, answers, thinning, workspace)
+                    }
                 }
             }
         };

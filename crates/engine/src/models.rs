@@ -62,6 +62,33 @@ impl Limit {
     }
 }
 
+impl Config {
+    /// The largest matrix rank that the log-probabilities of such a model can have over all queries and
+    /// objects; of one that says whether each triple holds, its log-odds. Nothing if there is no limit
+    /// but the number of objects.
+    pub fn max_matrix_rank(&self) -> Option<usize> {
+        let limit = match self.output {
+            // A mixture of one is a projection, and no mixture.
+            OutputKind::Mixture if self.components == 1 => OutputKind::Softmax.formula().limit,
+            OutputKind::MixtureOfSigmoids if self.components == 1 => {
+                OutputKind::Sigmoid.formula().limit
+            }
+            output => output.formula().limit,
+        };
+        let of_output = match limit {
+            Limit::Dim => self.dim,
+            // Its scores are not those of the object vectors, and there are no more than their width.
+            Limit::DimPlusOne if self.output == OutputKind::Fourier => {
+                self.scored_dims().0.min(self.dim + 1)
+            }
+            Limit::DimPlusOne => self.dim + 1,
+            Limit::Entities => return None,
+        };
+        // A bias per object is a row that every query adds.
+        self.score().is_linear().then_some(of_output + usize::from(self.bias))
+    }
+}
+
 /// A graph and a dimension, as far as they matter for the size of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Sizes {
@@ -215,6 +242,31 @@ mod tests {
         assert_eq!(find(catalogue(sizes(9)), "complex"), None);
         let at = find(catalogue(sizes(10)), "complex").unwrap();
         assert_eq!((at.n_parameters, at.max_matrix_rank), (106 * 10, 10));
+    }
+
+    #[test]
+    fn a_model_is_limited_by_its_output_its_score_and_its_bias() {
+        use OutputKind::{Fourier, Mixture, MixtureOfSigmoids, Sigmoid, Softmax};
+        let limit = |output, components, bias, score| {
+            let config = Config { dim: 8, output, components, bias, score, ..Config::default() };
+            config.max_matrix_rank()
+        };
+        for (output, components, expected) in [
+            (Softmax, 4, Some(9)),
+            (Mixture, 4, None),
+            (Mixture, 1, Some(9)),
+            (Sigmoid, 4, Some(8)),
+            (MixtureOfSigmoids, 4, None),
+            (MixtureOfSigmoids, 1, Some(8)),
+            (Fourier, 4, Some(9)),
+        ] {
+            assert_eq!(limit(output, components, false, None), expected, "{output:?}");
+            let with_bias = limit(output, components, true, None);
+            assert_eq!(with_bias, expected.map(|limit| limit + 1), "{output:?}");
+            assert_eq!(limit(output, components, false, Some(ScoreKind::L1)), None, "{output:?}");
+        }
+        let few = Config { frequencies: Some(2), output: Fourier, ..Config::default() };
+        assert_eq!(few.max_matrix_rank(), Some(5));
     }
 
     #[test]

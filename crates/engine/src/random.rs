@@ -20,6 +20,7 @@ pub(crate) enum Purpose {
     Benchmark = 4,
     Negatives = 5,
     Sketch = 6,
+    Thinning = 7,
 }
 
 /// The generator for one use: `counters` are, say, the update and the layer.
@@ -89,6 +90,11 @@ pub(crate) struct Noise {
 impl Noise {
     pub(crate) fn new(seed: u64, update: u64) -> Self {
         Self { seed, update, drawn: Cell::new(0) }
+    }
+
+    /// A number for what makes random numbers of its own.
+    pub(crate) fn number(&self, purpose: Purpose) -> u64 {
+        generator(self.seed, purpose, (self.update, 0)).random()
     }
 
     /// Sets a share `rate` of values to zero and scales the others by 1 / (1 − rate).

@@ -35,7 +35,9 @@ use crate::model::Scoring;
 use crate::output::Meaning;
 use crate::parameters::{Named, count, tensors};
 use crate::random::Weights;
-use crate::train::{Best, End, EpochRecord, Position, State, Trained, device, new_model};
+use crate::train::{
+    Best, End, EpochRecord, Position, State, Trained, check_fit, device, new_model,
+};
 use checked::{CHECKED, Checked};
 use checkpoint::{Checkpoint, load_model};
 use files::{Hashes, TensorFile, TensorReader};
@@ -281,14 +283,16 @@ impl TrainingFolder {
     /// A new run folder.
     ///
     /// # Errors
-    /// When there is something at `path` already, unless it is a run folder and to be replaced;
-    /// when another training works there; when it cannot be written.
+    /// When the config does not fit the graph; when there is something at `path` already, unless it
+    /// is a run folder and to be replaced; when another training works there; when it cannot be
+    /// written.
     pub fn create(
         path: &Path,
         graph: &Graph,
         config: &Config,
         existing: Existing,
     ) -> Result<Self, Error> {
+        check_fit(config, graph)?;
         let is_run = path.join(RUN).exists();
         let is_free = is_free(path)? || (is_run && existing == Existing::Replace);
         if !is_free {
@@ -309,16 +313,14 @@ impl TrainingFolder {
                 return Err(Error::NotARun { path: path.into() });
             }
             let config = given.check()?;
+            check_fit(&config, graph)?;
             let lock = lock(path)?;
             return Ok((Self::begin(path, graph, &config, lock)?, config));
         }
         let lock = lock(path)?;
         let manifest = read_manifest(path)?;
         let config = read_config(path, &manifest)?;
-        let mut asked = RawConfig::default();
-        asked.add_file(&path.join(CONFIG), &config.to_toml())?;
-        asked.add_all(given);
-        let differences = config.differences(&asked.check()?);
+        let differences = given.differences(&config)?;
         if !differences.is_empty() {
             return Err(Error::OtherConfig { path: path.into(), differences });
         }

@@ -5,6 +5,10 @@
 //! what NumPy and PyTorch call the rank. A softmax cannot come above d + 1 (one more with a bias per
 //! object), whatever it has learned; a mixture can (Yang et al. 2018).
 //!
+//! Of a model that says whether each triple holds, log-odds log P / (1 − P) are taken: of a sigmoid
+//! these are its scores, limited to rank d, where log σ of them has no limit. What limits a model is
+//! said by [`Config::max_matrix_rank`](crate::Config::max_matrix_rank).
+//!
 //! Singular values are the roots of the eigenvalues of the Gram matrix of the smaller side. Squaring
 //! costs half of the digits, so it is done in f64, in which products of two f32 are exact. The
 //! error of an eigenvalue is about n·2.2e-16·σ_max², which for n = 14,541 hides singular values
@@ -21,6 +25,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::evaluate::{Scorer, held_out_queries, queries_at_once};
+use crate::output::Meaning;
 use crate::random::{Purpose, generator};
 use crate::train::Signal;
 use gram::{Gram, Sketch};
@@ -32,12 +37,35 @@ pub struct Spectrum {
     pub n_queries: usize,
     /// Entities, n.
     pub n_entities: usize,
+    /// What the matrix has for each of both.
+    pub measured: Measured,
     /// How they were found.
     pub method: Method,
     /// The matrix rank at a tenfold tolerance, at the usual one, and at a tenth of it.
     pub ranks: Vec<RankAt>,
+    /// Where singular values fall the most; nothing for fewer than three.
+    pub largest_fall: Option<Fall>,
     /// Largest first.
     pub singular_values: Vec<f64>,
+}
+
+/// What a matrix is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measured {
+    /// log P, where probabilities of all objects sum to one.
+    LogProbabilities,
+    /// log P / (1 − P), where each is that of its triple to hold.
+    LogOdds,
+}
+
+impl Measured {
+    fn of(meaning: Meaning) -> Self {
+        match meaning {
+            Meaning::Share => Self::LogProbabilities,
+            Meaning::Holds => Self::LogOdds,
+        }
+    }
 }
 
 /// How singular values were found.
@@ -61,6 +89,29 @@ pub struct RankAt {
     pub tolerance: f64,
     /// How many do.
     pub matrix_rank: usize,
+}
+
+/// How much smaller a singular value is than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Fall {
+    /// Singular values before it.
+    pub after: usize,
+    /// How many times as large the last of these is.
+    pub factor: f64,
+}
+
+impl Fall {
+    /// The largest one; that after the first, which is the mean of the matrix, tells nothing.
+    fn largest(singular_values: &[f64]) -> Option<Self> {
+        // What is smaller is rounding, as of eigenvalues.
+        let rounding = (singular_values.len() as f64 * f64::EPSILON).sqrt();
+        let least = singular_values.first()? * rounding;
+        let falls = singular_values.windows(2).enumerate().skip(1).map(|(i, pair)| Self {
+            after: i + 1,
+            factor: pair[0].max(least) / pair[1].max(least),
+        });
+        falls.max_by(|a, b| a.factor.total_cmp(&b.factor))
+    }
 }
 
 /// What the work is at.
@@ -135,6 +186,9 @@ impl<S: Scorer> Rows<'_, S> {
             if !values.iter().all(|x| x.is_finite()) {
                 return Err(Error::BrokenModel);
             }
+            if Measured::of(self.scorer.meaning()) == Measured::LogOdds {
+                values.iter_mut().for_each(|log_prob| *log_prob = log_odds(*log_prob));
+            }
             take(done, &values);
             done += block.len();
             if progress(done) == Signal::Stop {
@@ -143,6 +197,13 @@ impl<S: Scorer> Rows<'_, S> {
         }
         Ok(())
     }
+}
+
+/// log P / (1 − P) of log P, to the last digits of f32 also where P is nearly one.
+fn log_odds(log_prob: f32) -> f32 {
+    // A probability of one would have no end.
+    let log_prob = f64::from(log_prob.min(-f32::MIN_POSITIVE));
+    (log_prob - (-log_prob.exp_m1()).ln()) as f32
 }
 
 fn of_rows(
@@ -169,7 +230,17 @@ fn of_rows(
         matrix_rank: singular_values.partition_point(|value| *value > tolerance * largest),
     };
     let ranks = [10.0 * usual, usual, 0.1 * usual].map(rank_at).to_vec();
-    Ok(Spectrum { n_queries: m, n_entities: n, method, ranks, singular_values })
+    let measured = Measured::of(rows.scorer.meaning());
+    let largest_fall = Fall::largest(&singular_values);
+    Ok(Spectrum {
+        n_queries: m,
+        n_entities: n,
+        measured,
+        method,
+        ranks,
+        largest_fall,
+        singular_values,
+    })
 }
 
 /// AᵀA, block of rows after block of rows.

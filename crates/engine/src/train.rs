@@ -5,11 +5,11 @@
 //! ends with the same bits.
 //! Files are the business of `run`; progress leaves through a callback.
 
-mod items;
+pub(crate) mod items;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use burn::module::Module;
@@ -18,7 +18,7 @@ use burn::tensor::Device;
 use fullrank_graph::{Graph, Split};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, Schedule};
+use crate::config::{Config, Fault, OutputKind, Schedule};
 use crate::encoder::Domain;
 use crate::error::Error;
 use crate::evaluate::{Metrics, metrics, rank_answers};
@@ -86,6 +86,10 @@ pub struct EpochRecord {
     pub valid_seconds: f64,
     /// Items (queries or triples) per second of updates.
     pub items_per_second: f64,
+    /// Share of the entries of the logits' gradient that were multiplied, of the part since the last
+    /// start; nothing for losses that are not over all objects, or not by softmaxes.
+    #[serde(default)]
+    pub density: Option<f64>,
 }
 
 /// How far a training is, besides weights and moments.
@@ -242,6 +246,7 @@ pub fn train(
             valid_seconds: start.elapsed().as_secs_f64(),
             items_per_second: ((batches - first_batch) * config.batch).min(items.len()) as f64
                 / seconds,
+            density: workspace.lock().unwrap_or_else(PoisonError::into_inner).take_work().density(),
         };
         (state.position.loss_sum, state.position.weight_sum) = (0.0, 0.0);
         folder.save(&state, Some(&record))?;
@@ -308,6 +313,27 @@ pub fn advised_batch(graph: &Graph, config: &Config) -> Result<usize, Error> {
     const LEAST: usize = 4;
     let n_items = ItemList::of(graph, config)?.len();
     Ok((n_items / UPDATES).max(LEAST).min(config.batch))
+}
+
+/// The most frequencies that a Fourier layer can have over a graph: above half of the objects, waves
+/// look like slower ones there.
+pub fn max_frequencies(graph: &Graph) -> usize {
+    (graph.entities().len() / 2).max(1)
+}
+
+/// What of a config does not fit the graph.
+pub(crate) fn check_fit(config: &Config, graph: &Graph) -> Result<(), Error> {
+    let (found, most) = (config.frequencies(), max_frequencies(graph));
+    if config.output != OutputKind::Fourier || found <= most {
+        return Ok(());
+    }
+    let given = if config.frequencies.is_none() { ", which is half of `dim`" } else { "" };
+    let entities = graph.entities().len();
+    let what = format!(
+        "above half of the objects, waves look like slower ones; expected at most {most} for \
+         {entities} entities, found {found}{given}"
+    );
+    Err(Error::Config { faults: vec![Fault { name: "frequencies".into(), origin: None, what }] })
 }
 
 /// Bytes that a training will take at its peak, the graph left out.

@@ -2,15 +2,23 @@
 
 use toml::Value;
 
+/// The largest number that is no share: far above any that trains, and so far below the largest of f32
+/// that sums over a batch are finite.
+const LARGEST: f64 = 1e30;
+
 /// Values of a setting that are allowed, besides being of its type.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Range {
     Any,
-    AtLeast(f64),
+    /// Of whole numbers.
+    AtLeast(u32),
     /// Both ends included; the upper one keeps products of sizes in 64 bits.
     Between(u32, u32),
     /// Of a list: so many numbers at most, and the ends between which each of them is.
     Each(usize, u32, u32),
+    /// 0 ≤ x ≤ [`LARGEST`].
+    NotNegative,
+    /// 0 < x ≤ [`LARGEST`].
     Positive,
     /// 0 ≤ x < 1.
     Share,
@@ -21,11 +29,12 @@ impl Range {
         x.is_finite()
             && match self {
                 Self::Any => true,
-                Self::AtLeast(least) => x >= least,
+                Self::AtLeast(least) => x >= f64::from(least),
                 Self::Between(least, most) | Self::Each(_, least, most) => {
                     (f64::from(least)..=f64::from(most)).contains(&x)
                 }
-                Self::Positive => x > 0.0,
+                Self::NotNegative => (0.0..=LARGEST).contains(&x),
+                Self::Positive => x > 0.0 && x <= LARGEST,
                 Self::Share => (0.0..1.0).contains(&x),
             }
     }
@@ -36,7 +45,8 @@ impl Range {
             Self::AtLeast(least) => format!("{kind} of at least {least}"),
             Self::Between(least, most) => format!("{kind} from {least} to {most}"),
             Self::Each(n, least, most) => format!("1 to {n} {kind}s from {least} to {most}"),
-            Self::Positive => format!("{kind} above 0"),
+            Self::NotNegative => format!("{kind} from 0 to {LARGEST:e}"),
+            Self::Positive => format!("{kind} above 0, and {LARGEST:e} at most"),
             Self::Share => format!("{kind} from 0 to below 1"),
         }
     }
@@ -44,6 +54,8 @@ impl Range {
 
 /// A type that a setting can have.
 pub(super) trait Setting: Sized {
+    /// Whether naming it is enough to set it.
+    const IS_SWITCH: bool = false;
     fn from_value(value: &Value, range: Range) -> Option<Self>;
     /// Nothing for "not set".
     fn to_value(&self) -> Option<Value>;
@@ -102,6 +114,7 @@ impl Setting for Vec<usize> {
 }
 
 impl Setting for bool {
+    const IS_SWITCH: bool = true;
     fn from_value(value: &Value, _: Range) -> Option<Self> {
         value.as_bool()
     }

@@ -41,7 +41,7 @@ fn all_faults_are_reported_at_once() {
          my.toml: `bias`: expected true or false, found `1`\n\
          my.toml: `dropout`: expected a number from 0 to below 1, found `1.0`\n\
          --batch: expected a whole number from 1 to 1000000, found `many`\n\
-         --learning-rate: expected a number above 0, found `-1`"
+         --learning-rate: expected a number above 0, and 1e30 at most, found `-1`"
     );
 }
 
@@ -53,27 +53,60 @@ fn settings_that_would_do_nothing_are_refused() {
     assert_eq!(
         faults(&raw),
         "my.toml: `relation_dim`: only means something with encoder = \"tucker\" or \
-         \"hyper\"\n\
-         my.toml: `message_layers`: only means something with encoder = \"compgcn\" or \"rgcn\"\n\
-         --bases: only means something with encoder = \"rgcn\"\n\
+         \"hyper\"; found encoder = \"distmult\"\n\
+         my.toml: `message_layers`: only means something with encoder = \"compgcn\" or \"rgcn\"; \
+         found encoder = \"distmult\"\n\
+         --bases: only means something with encoder = \"rgcn\"; found encoder = \"distmult\"\n\
          --components: only means something with output = \"mixture\", \"mixture-of-sigmoids\" or \
-         \"mixtape\""
+         \"mixtape\"; found output = \"softmax\""
     );
+}
+
+#[test]
+fn all_that_decides_whether_a_setting_means_something_is_found() {
+    for (text, found) in [
+        ("entropy_weight = 0.1", "output = \"softmax\""),
+        (
+            "entropy_weight = 0.1\noutput = \"mixture\"\ncomponents = 1",
+            "output = \"mixture\" and components = 1",
+        ),
+        (
+            "activation = \"relu\"\noutput = \"mixture\"\ncomponents = 1\nlayers = 0",
+            "output = \"mixture\" and layers = 0",
+        ),
+        ("margin = 2\noutput = \"sigmoid\"", "score = \"dot\" and output = \"sigmoid\""),
+        ("adversarial = 1\noutput = \"sigmoid\"", "output = \"sigmoid\" and no negatives"),
+        ("hidden = 3\nencoder = \"transe\"", "encoder = \"transe\" and score = \"l1\""),
+    ] {
+        let told = faults(&raw(text));
+        assert!(told.ends_with(&format!("; found {found}")) && !told.contains('\n'), "{told}");
+    }
+    // Every one of them says what decides.
+    for only in ONLY_WITH {
+        assert!(SETTINGS.iter().any(|setting| only.depends_on(setting.name)), "{}", only.name);
+    }
 }
 
 #[test]
 fn settings_of_another_encoder_are_refused() {
     assert_eq!(
         faults(&raw("channels = 8\nheads = 2\nmembers = 2\nconvolutions = 2")),
-        "my.toml: `convolutions`: only means something with encoder = \"conve\"\n\
-         my.toml: `channels`: only means something with encoder = \"conve\" or \"hyper\"\n\
-         my.toml: `heads`: only means something with encoder = \"transformer\"\n\
-         my.toml: `members`: only means something with encoder = \"ensemble\""
+        "my.toml: `convolutions`: only means something with encoder = \"conve\"; \
+         found encoder = \"distmult\"\n\
+         my.toml: `channels`: only means something with encoder = \"conve\" or \"hyper\"; \
+         found encoder = \"distmult\"\n\
+         my.toml: `heads`: only means something with encoder = \"transformer\"; \
+         found encoder = \"distmult\"\n\
+         my.toml: `members`: only means something with encoder = \"ensemble\"; \
+         found encoder = \"distmult\""
     );
     for encoder in ["conve", "hyper"] {
         assert_eq!(
             faults(&raw(&format!("encoder = \"{encoder}\"\ndropout = 0.1"))),
-            "my.toml: `dropout`: only means something with encoders without dropout of their own"
+            format!(
+                "my.toml: `dropout`: only means something with encoders without dropout of their \
+                 own; found encoder = \"{encoder}\""
+            )
         );
     }
     // An encoder that could not be read is the only fault.
@@ -119,6 +152,19 @@ fn a_value_of_the_wrong_type_is_shown_as_it_stands() {
 }
 
 #[test]
+fn numbers_that_would_not_be_finite_in_training_are_refused() {
+    let mut too_large = raw("output = \"margin\"\nnegatives = 5\nmargin = 1e39\nclip = 1e31");
+    too_large.add_option("n3", "inf");
+    assert_eq!(
+        faults(&too_large),
+        "my.toml: `margin`: expected a number from 0 to 1e30, found `1e39`\n\
+         my.toml: `clip`: expected a number above 0, and 1e30 at most, found `1e31`\n\
+         --n3: expected a number from 0 to 1e30, found `inf`"
+    );
+    assert!(raw("output = \"margin\"\nnegatives = 5\nmargin = 1e30\nn3 = 0").check().is_ok());
+}
+
+#[test]
 fn what_could_not_be_read_contradicts_nothing() {
     assert_eq!(
         faults(&raw("output = \"margin\"\nnegatives = 0")),
@@ -137,7 +183,8 @@ fn contradictions_are_refused() {
     ));
     assert_eq!(
         faults(&raw("output = \"mixture\"\nsmoothing = 0.1")),
-        "my.toml: `smoothing`: only means something with output = \"softmax\""
+        "my.toml: `smoothing`: only means something with output = \"softmax\"; \
+         found output = \"mixture\""
     );
     assert_eq!(
         faults(&raw("output = \"sigmoid\"\nanswers_per_item = 16\nanswer_weight = \"share\"")),
@@ -206,7 +253,7 @@ fn an_mlp_needs_no_mixture_and_concatmlp_no_other_score() {
     assert_eq!(
         faults(&raw("score = \"mlp\"\nsmoothing = 0.1")),
         "`smoothing`: goes by the mean of all object vectors, and the score of a mean is not the \
-         mean of scores; expected 0 with this score"
+         mean of scores; expected 0 with score = \"mlp\", found 0.1"
     );
     assert_eq!(
         faults(&raw("encoder = \"concatmlp\"\nscore = \"dot\"")),
@@ -243,7 +290,8 @@ fn a_list_is_given_with_or_without_brackets() {
     assert!(faults(&raw("score = \"mlp\"\nhidden = []")).ends_with("to 100000, found `[]`"));
     assert_eq!(
         faults(&raw("hidden = [3]")),
-        "my.toml: `hidden`: only means something with encoder = \"concatmlp\" or score = \"mlp\""
+        "my.toml: `hidden`: only means something with encoder = \"concatmlp\" or score = \"mlp\"; \
+         found encoder = \"distmult\" and score = \"dot\""
     );
     // A choice that could not be read is the only fault.
     assert!(!faults(&raw("score = \"mpl\"\nhidden = [3]")).contains('\n'));
@@ -259,32 +307,32 @@ fn negatives_go_with_a_softmax_sigmoids_or_a_margin_alone() {
     assert!(raw("negatives = 10\noutput = \"sigmoid\"\nanswers_per_item = 1").check().is_ok());
     assert_eq!(
         faults(&raw("output = \"mixtape\"\nnegatives = 10")),
-        "`negatives`: output = \"mixtape\" is made for all objects; expected none with it"
+        "`negatives`: output = \"mixtape\" is made for all objects; expected none with it, found 10"
     );
     assert!(raw("negatives = 10\noutput = \"margin\"\nadversarial = 1").check().is_ok());
     assert_eq!(
         faults(&raw("output = \"margin\"")),
         "`negatives`: a margin is kept from drawn entities; expected a number with output = \
-         \"margin\""
+         \"margin\", found none"
     );
     assert_eq!(
         faults(&raw("output = \"mixture\"\nnegatives = 10")),
         "`negatives`: each component of a mixture is normalised over all objects; expected none \
-         with output = \"mixture\""
+         with output = \"mixture\", found 10"
     );
     assert_eq!(
         faults(&raw("smoothing = 0.1\nnegatives = 10\nscore = \"l1\"")),
         "`smoothing`: goes by the mean of all object vectors, and the distance to a mean is not \
-         the mean of distances; expected 0 with this score\n\
+         the mean of distances; expected 0 with score = \"l1\", found 0.1\n\
          `smoothing`: spreads weight over all objects, of which only some are scored; expected 0 \
-         with negatives"
+         with negatives, found 0.1"
     );
     assert_eq!(
         faults(&raw("adversarial = 1\nmargin = 3")),
-        "my.toml: `margin`: only means something with output = \"margin\", or sigmoids of a \
-         distance\n\
+        "my.toml: `margin`: only means something with output = \"margin\", or sigmoids and a \
+         distance as score; found score = \"dot\" and output = \"softmax\"\n\
          my.toml: `adversarial`: only means something with output = \"margin\", or \"sigmoid\" and \
-         negatives"
+         negatives; found output = \"softmax\" and no negatives"
     );
 }
 
@@ -345,11 +393,29 @@ fn a_written_config_reads_back_the_same() {
 }
 
 #[test]
-fn differences_are_named() {
-    let other = raw("dim = 100\nclip = 1.0").check().unwrap();
+fn differences_are_named_and_no_others() {
+    let differences = |own: &str, asked: &str| {
+        let own = raw(own).check().unwrap();
+        raw(asked).differences(&own).map_err(|error| error.to_string())
+    };
+    let of = |own, asked| differences(own, asked).unwrap();
     assert_eq!(
-        Config::default().differences(&other),
+        of("", "dim = 100\nclip = 1.0\nseed = 0"),
         ["dim is `200`, not `100`", "clip is not set, not `1.0`"]
+    );
+    // What a mixture has and a softmax has not was not asked for.
+    assert_eq!(
+        of("output = \"mixture\"", "output = \"softmax\""),
+        ["output is `mixture`, not `softmax`"]
+    );
+    assert_eq!(
+        of("", "output = \"mixture\"\ncomponents = 4"),
+        ["output is `softmax`, not `mixture`", "components is not set, not `4`"]
+    );
+    assert_eq!(of("output = \"mixture\"", "components = 4\nlayers = 2"), [""; 0]);
+    assert_eq!(
+        differences("", "dim = 0").unwrap_err(),
+        "my.toml: `dim`: expected a whole number from 1 to 100000, found `0`"
     );
 }
 

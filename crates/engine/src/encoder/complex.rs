@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::{
-    Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, halves, moduli, rows, table,
+    Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, halves, moduli, rows, tables,
 };
 use crate::random::{Noise, Weights};
 
@@ -18,15 +18,10 @@ pub(crate) struct ComplEx {
 impl Encode for ComplEx {
     const FORMULA: Formula = Formula::linear("Re Σ s·r·ō, complex numbers", "(E + 2R)·d");
     const HALVES: bool = true;
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities() + config.relations()) * config.dim()
-    }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        Self {
-            entity: table(config.entities(), config.dim(), weights),
-            relation: table(config.relations(), config.dim(), weights),
-        }
+        let [entity, relation] = tables(config, weights);
+        Self { entity, relation }
     }
 
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {

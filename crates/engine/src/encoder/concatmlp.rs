@@ -4,7 +4,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, tables};
 use crate::config::Config;
 use crate::models::Limit;
 use crate::random::{Noise, Weights};
@@ -28,15 +28,9 @@ impl Encode for ConcatMlp {
         2 * settings.dim
     }
 
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities() + config.relations()) * config.dim()
-    }
-
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        Self {
-            entity: table(config.entities(), config.dim(), weights),
-            relation: table(config.relations(), config.dim(), weights),
-        }
+        let [entity, relation] = tables(config, weights);
+        Self { entity, relation }
     }
 
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, tables};
 use crate::random::{Noise, Weights};
 
 /// h = s ∘ r.
@@ -15,15 +15,10 @@ pub(crate) struct DistMult {
 
 impl Encode for DistMult {
     const FORMULA: Formula = Formula::linear("Σ s·r·o", "(E + 2R)·d");
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities() + config.relations()) * config.dim()
-    }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        Self {
-            entity: table(config.entities(), config.dim(), weights),
-            relation: table(config.relations(), config.dim(), weights),
-        }
+        let [entity, relation] = tables(config, weights);
+        Self { entity, relation }
     }
 
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {

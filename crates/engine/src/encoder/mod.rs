@@ -340,8 +340,10 @@ pub(crate) trait Encode: Module {
     const SCORES: &'static [ScoreKind] = ScoreKind::ALL;
     /// Why it goes with no other score; to be said where some are left out.
     const NEEDS_ITS_SCORE: &'static str = "";
-    /// Learned numbers, for a forecast of memory.
-    fn n_parameters(config: &EncoderConfig) -> usize;
+    /// Learned numbers, for a forecast of memory; those of [`tables`] unless there are others.
+    fn n_parameters(config: &EncoderConfig) -> usize {
+        (config.entities() + config.relations()) * config.dim()
+    }
     /// Numbers that a batch makes beyond rows of the tables, and their gradients.
     fn n_batch_values(_: &EncoderConfig, _batch: usize) -> usize {
         0
@@ -362,6 +364,11 @@ pub(crate) type Table = Param<Tensor<2>>;
 
 pub(crate) fn table(rows: usize, columns: usize, weights: &mut Weights) -> Table {
     Param::from_tensor(weights.xavier(rows, columns))
+}
+
+/// What many encoders learn and nothing else: vectors of entities and of relations, `dim` wide.
+pub(crate) fn tables(config: &EncoderConfig, weights: &mut Weights) -> [Table; 2] {
+    [config.entities(), config.relations()].map(|rows| table(rows, config.dim(), weights))
 }
 
 /// The rows of a table that `ids` name.

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, halves, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, halves, rows, tables};
 use crate::random::{Noise, Weights};
 
 /// Entity vectors are [head; tail], relation vectors [r; r'], so h = ½ [r' ∘ tail(s); r ∘ head(s)].
@@ -16,15 +16,10 @@ pub(crate) struct SimplE {
 impl Encode for SimplE {
     const FORMULA: Formula = Formula::linear("½ Σ s₁·r₁·o₂ + ½ Σ o₁·r₂·s₂", "(E + 2R)·d");
     const HALVES: bool = true;
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities() + config.relations()) * config.dim()
-    }
 
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        Self {
-            entity: table(config.entities(), config.dim(), weights),
-            relation: table(config.relations(), config.dim(), weights),
-        }
+        let [entity, relation] = tables(config, weights);
+        Self { entity, relation }
     }
 
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {

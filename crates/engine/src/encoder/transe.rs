@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, tables};
 use crate::models::Limit;
 use crate::random::{Noise, Weights};
 use crate::score::ScoreKind;
@@ -22,15 +22,9 @@ impl Encode for TransE {
     const NEEDS_ITS_SCORE: &'static str =
         "its query vector, subject plus relation, is a point that answers are to be near";
 
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities() + config.relations()) * config.dim()
-    }
-
     fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        Self {
-            entity: table(config.entities(), config.dim(), weights),
-            relation: table(config.relations(), config.dim(), weights),
-        }
+        let [entity, relation] = tables(config, weights);
+        Self { entity, relation }
     }
 
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {

@@ -3,6 +3,8 @@
 //! One tile per block of queries; normalising and mixing follow while its rows are in cache.
 //! Nothing is differentiated here: losses have their own operation.
 
+use std::ops::Range;
+
 use burn::backend::{DispatchDevice, Flex};
 use burn::tensor::activation::{log_sigmoid, log_softmax};
 use burn::tensor::{DType, Tensor, TensorData};
@@ -10,7 +12,8 @@ use rayon::prelude::*;
 
 use super::loss::Logits;
 use super::product::{Matrix, Onto};
-use super::{simd, values};
+use super::score::PairScore;
+use super::{pieces, simd, values};
 use crate::output::Meaning;
 
 /// Log-probabilities of every object, `[B, E]`, row after row into `out`.
@@ -62,53 +65,125 @@ fn fused(input: Logits, meaning: Meaning, out: &mut Vec<f32>) {
     });
     let (context, log_prior, objects) = (values(&context), values(&log_prior), values(&objects));
     let [bias, weights] = [&bias, &weights].map(|tensor| tensor.as_ref().map(values));
-    let weights = weights.as_deref().unwrap_or_default();
+    let scored = Scored {
+        score: input.score,
+        weights: weights.as_deref().unwrap_or_default(),
+        objects: &objects,
+        object_dim,
+        bias: bias.as_deref(),
+        dim,
+    };
+    let mixed =
+        |out: &mut [f32], logits: &[f32], log_prior: &[f32], room: &mut Vec<f32>| match meaning {
+            Meaning::Share => mix(out, logits, log_prior, room),
+            Meaning::Holds => mix_sigmoids(out, logits, log_prior),
+        };
 
     let block = (ROWS.min(FLOATS / entities) / components).max(1);
     out.resize(queries * entities, 0.0);
+    if queries.div_ceil(block) < rayon::current_num_threads() {
+        // Too few blocks for all threads: they share the objects of each query instead.
+        let of_queries =
+            context.chunks_exact(components * dim).zip(log_prior.chunks_exact(components));
+        for (out, (context, log_prior)) in out.chunks_exact_mut(entities).zip(of_queries) {
+            mixed(out, &scored.logits_by_all(context, entities), log_prior, &mut Vec::new());
+        }
+        return;
+    }
     out.par_chunks_mut(block * entities)
         .zip(context.par_chunks(block * components * dim))
         .zip(log_prior.par_chunks(block * components))
-        .for_each_init(Vec::new, |logits, ((out, context), log_prior)| {
-            let rows = log_prior.len();
-            logits.resize(rows * entities, 0.0);
-            let mut onto = Onto::Replace;
-            if let Some(bias) = &bias {
-                logits.chunks_exact_mut(entities).for_each(|row| row.copy_from_slice(bias));
-                onto = Onto::Add;
-            }
-            let context = Matrix::rows_of(context, dim);
-            let objects = Matrix::rows_of(&objects, object_dim);
-            input.score.logits(weights, logits, onto, context, objects);
+        .for_each_init(Default::default, |rooms, ((out, context), log_prior)| {
+            let (logits, room): &mut (Vec<f32>, Vec<f32>) = rooms;
+            logits.resize(log_prior.len() * entities, 0.0);
+            scored.logits(context, 0..entities, logits);
             for ((out, logits), log_prior) in out
                 .chunks_exact_mut(entities)
                 .zip(logits.chunks_exact(components * entities))
                 .zip(log_prior.chunks_exact(components))
             {
-                match meaning {
-                    Meaning::Share => mix(out, logits, log_prior),
-                    Meaning::Holds => mix_sigmoids(out, logits, log_prior),
-                }
+                mixed(out, logits, log_prior, room);
             }
         });
 }
 
-/// Normalises and mixes the components of one query.
-fn mix(out: &mut [f32], logits: &[f32], log_prior: &[f32]) {
-    let shifts: Vec<f32> = logits
-        .chunks_exact(out.len())
-        .zip(log_prior)
-        .map(|(row, log_prior)| {
-            let top = simd::maximum(row);
-            log_prior - (top + simd::sum_of_exp(row, top).ln())
-        })
-        .collect();
-    match shifts[..] {
-        [shift] => {
-            out.copy_from_slice(logits);
-            simd::scale(out, 1.0, -shift);
+/// Objects, and how they are scored.
+struct Scored<'a> {
+    score: PairScore,
+    weights: &'a [f32],
+    objects: &'a [f32],
+    object_dim: usize,
+    bias: Option<&'a [f32]>,
+    /// Width of contexts.
+    dim: usize,
+}
+
+impl Scored<'_> {
+    /// The logits of some contexts and objects, row after row.
+    fn logits(&self, context: &[f32], objects: Range<usize>, out: &mut [f32]) {
+        let mut onto = Onto::Replace;
+        if let Some(bias) = self.bias {
+            let rows = out.chunks_exact_mut(objects.len());
+            rows.for_each(|row| row.copy_from_slice(&bias[objects.clone()]));
+            onto = Onto::Add;
         }
-        _ => simd::log_sum_exp(out, logits, &shifts),
+        let vectors = &self.objects[objects.start * self.object_dim..objects.end * self.object_dim];
+        let context = Matrix::rows_of(context, self.dim);
+        let vectors = Matrix::rows_of(vectors, self.object_dim);
+        self.score.logits(self.weights, out, onto, context, vectors);
+    }
+
+    /// Those of a few contexts and all objects, which all threads share.
+    fn logits_by_all(&self, context: &[f32], entities: usize) -> Vec<f32> {
+        /// Objects of one task: their vectors take some megabytes.
+        const PIECE: usize = 8192;
+        let rows = context.len() / self.dim;
+        let of_pieces: Vec<Vec<f32>> = pieces(0..entities, PIECE)
+            .collect::<Vec<_>>()
+            .into_par_iter()
+            .map(|objects| {
+                let mut logits = vec![0.0; rows * objects.len()];
+                self.logits(context, objects, &mut logits);
+                logits
+            })
+            .collect();
+        let mut logits = Vec::with_capacity(rows * entities);
+        for row in 0..rows {
+            for piece in &of_pieces {
+                let width = piece.len() / rows;
+                logits.extend_from_slice(&piece[row * width..][..width]);
+            }
+        }
+        logits
+    }
+}
+
+/// Normalises and mixes the components of one query; `exps` is room for as many values as `logits`.
+///
+/// The largest logit is taken off first, which loses nothing where probabilities are large: added to
+/// the logarithm of a sum it would round that to the digits of a logit, however large.
+fn mix(out: &mut [f32], logits: &[f32], log_prior: &[f32], exps: &mut Vec<f32>) {
+    exps.resize(logits.len(), 0.0);
+    let rows = logits.chunks_exact(out.len()).zip(exps.chunks_exact_mut(out.len()));
+    let (tops, log_factors): (Vec<f32>, Vec<f32>) = rows
+        .zip(log_prior)
+        .map(|((row, exps), log_prior)| {
+            let top = simd::maximum(row);
+            exps.copy_from_slice(row);
+            (top, log_prior - simd::exp_and_sum(exps, top).ln())
+        })
+        .unzip();
+    match (&tops[..], &log_factors[..]) {
+        ([top], [log_factor]) => {
+            for (out, logit) in out.iter_mut().zip(logits) {
+                *out = (logit - top) + log_factor;
+            }
+        }
+        _ => {
+            let factors: Vec<f32> = log_factors.iter().map(|x| x.exp()).collect();
+            let parts = simd::Parts { logits, exps, tops: &tops, log_factors: &log_factors };
+            simd::log_mixture(out, parts, &factors);
+        }
     }
 }
 
@@ -131,7 +206,14 @@ mod tests {
     #[test]
     fn fused_equals_plain_tensor_operations_and_shares_sum_to_one() {
         let device = Device::flex();
-        let sizes = [(1, 1, 3, false), (200, 1, 50, true), (70, 4, 33, false), (3, 2, 2000, true)];
+        // One of many queries, one of a query with more objects than a task.
+        let sizes = [
+            (1, 1, 3, false),
+            (200, 1, 50, true),
+            (70, 4, 33, false),
+            (3, 2, 2000, true),
+            (1, 3, 9000, true),
+        ];
         for (score, (queries, components, entities, has_bias)) in
             ALL.into_iter().flat_map(|score| sizes.map(|size| (score, size)))
         {

@@ -6,6 +6,7 @@
 
 mod sigmoid;
 mod softmax;
+mod sparse;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -26,6 +27,8 @@ use rayon::prelude::*;
 
 use super::score::PairScore;
 use super::{flex_tensor, simd, values};
+pub(crate) use softmax::Options as SoftmaxOptions;
+pub(crate) use sparse::Thinning;
 use tiles::{Grads, Inputs};
 pub(crate) use tiles::{Shape, Workspace};
 
@@ -70,33 +73,34 @@ pub(crate) struct Logits {
 
 /// −Σ y·log P over the answers of a batch, `[1]`.
 ///
-/// `smoothing` is for one component and the dot product only.
+/// Other devices than the CPU know no thinning: their gradient is exact.
 pub(crate) fn cross_entropy(
     input: Logits,
     answers: Arc<BatchAnswers>,
-    smoothing: f32,
+    options: SoftmaxOptions,
     workspace: &Arc<Mutex<Workspace>>,
 ) -> Tensor<1> {
-    loss(Kind::Softmax { smoothing }, input, answers, workspace)
+    loss(Kind::Softmax(options), input, answers, workspace)
 }
 
 /// −Σ (y·log P + (1 − y)·log(1 − P)) over all queries and objects of a batch, `[1]`, where y is the
 /// weight of an answer and 0 for all other objects.
 ///
-/// The prior need not be normalised.
+/// The prior need not be normalised. Thinning is for the dot product only, and for the CPU.
 pub(crate) fn binary_cross_entropy(
     input: Logits,
     answers: Arc<BatchAnswers>,
+    thinning: Option<Thinning>,
     workspace: &Arc<Mutex<Workspace>>,
 ) -> Tensor<1> {
-    loss(Kind::Sigmoid, input, answers, workspace)
+    loss(Kind::Sigmoid(thinning), input, answers, workspace)
 }
 
 /// What makes probabilities of logits.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    Softmax { smoothing: f32 },
-    Sigmoid,
+    Softmax(SoftmaxOptions),
+    Sigmoid(Option<Thinning>),
 }
 
 /// Fused on the CPU in f32, plain tensor operations on every other device.
@@ -129,8 +133,8 @@ fn loss(
             ))
         }
         _ => match kind {
-            Kind::Softmax { smoothing } => softmax::reference(input, &answers, smoothing),
-            Kind::Sigmoid => sigmoid::reference(input, &answers),
+            Kind::Softmax(options) => softmax::reference(input, &answers, options.smoothing),
+            Kind::Sigmoid(_) => sigmoid::reference(input, &answers),
         },
     }
 }
@@ -219,12 +223,12 @@ impl Tensors {
         let slices = self.slices();
         let inputs = call.inputs(&slices, self.shape());
         let (loss, saved) = call.with_workspace(|workspace| match call.kind {
-            Kind::Softmax { smoothing } => {
-                let (loss, saved) = softmax::forward(&inputs, smoothing, workspace);
+            Kind::Softmax(options) => {
+                let (loss, saved) = softmax::forward(&inputs, options, workspace);
                 (loss, Saved::Softmax(Arc::new(saved)))
             }
-            Kind::Sigmoid => {
-                let (loss, grads) = sigmoid::pass(&inputs, workspace);
+            Kind::Sigmoid(thinning) => {
+                let (loss, grads) = sigmoid::pass(&inputs, thinning, workspace);
                 (loss, Saved::Sigmoid(grads))
             }
         });

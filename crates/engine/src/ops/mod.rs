@@ -28,13 +28,14 @@ pub(crate) use distance::Distance;
 pub(crate) use gather::gather_rows;
 pub(crate) use grouped::grouped_product;
 pub(crate) use log_probs::log_probs;
-pub(crate) use loss::{BatchAnswers, Logits, Shape, Workspace};
+pub(crate) use loss::{BatchAnswers, Logits, Shape, SoftmaxOptions, Thinning, Workspace};
 pub(crate) use loss::{binary_cross_entropy, cross_entropy};
 pub(crate) use messages::{Compose, Message, Messages, sum_messages};
 pub(crate) use mixtape::Mixtape;
 pub(crate) use mlp::Mlp;
 pub(crate) use pairwise::{pairwise_bytes, pairwise_scores};
 pub(crate) use pointwise::Pointwise;
+pub(crate) use product::peak;
 pub(crate) use score::PairScore;
 pub(crate) use simd::{count_above, sum_of_exp};
 

@@ -3,6 +3,8 @@
 //! A checked face for `gemm`, which works on pointers and strides. One thread: our kernels are
 //! parallel above it, over tiles, so that the order of every sum is fixed.
 
+use std::time::Instant;
+
 use gemm::Parallelism;
 
 /// A matrix that lies in a slice, row after row.
@@ -59,6 +61,26 @@ pub(crate) enum Onto {
     Replace,
     /// The product is added to them.
     Add,
+}
+
+/// Floating-point operations a second of products of tiles, on all threads at once: what a kernel
+/// made of nothing else would reach. The best of some rounds, each a few milliseconds.
+pub(crate) fn peak(dim: usize) -> f64 {
+    const TILE: usize = 512;
+    const ROUNDS: usize = 40;
+    let contexts: Vec<f32> = (0..TILE * dim).map(|i| (i % 17) as f32).collect();
+    let products = || {
+        let mut out = vec![0.0; TILE * TILE];
+        let mut best = f64::INFINITY;
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            let factor = Matrix::rows_of(&contexts, dim);
+            multiply(&mut out, Onto::Replace, factor, factor.transposed());
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+        2.0 * (TILE * TILE * dim) as f64 / best
+    };
+    rayon::broadcast(|_| products()).into_iter().sum()
 }
 
 /// left · right, written to `out` row after row without gaps.

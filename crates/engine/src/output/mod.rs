@@ -22,8 +22,8 @@ use serde::Serialize;
 
 use crate::config::{Config, OutputKind};
 use crate::models::{Formula, Limit};
-use crate::ops::{PairScore, Pointwise};
-use crate::random::{Noise, Weights};
+use crate::ops::{PairScore, Pointwise, Thinning};
+use crate::random::{Noise, Purpose, Weights};
 use fourier::Fourier;
 use mixtape::Mixtape;
 use mixture::{Mixture, MixtureConfig};
@@ -133,6 +133,24 @@ impl Config {
             | OutputKind::MixtureOfSigmoids
             | OutputKind::Fourier => self.score().of_pairs(&self.hidden),
         }
+    }
+
+    /// Whether the backward pass may leave small entries of the gradient to chance.
+    pub(crate) fn is_thinned(&self) -> bool {
+        !self.exact
+            && self.pair_score() == PairScore::Dot
+            && self.negatives.is_none()
+            && self.smoothing == 0.0
+    }
+
+    /// Which entries are left to chance in the update that has this noise.
+    pub(crate) fn thinning(&self, entities: usize, noise: &Noise) -> Option<Thinning> {
+        /// Over fewer entities, products are a small part of a step, and chance buys little.
+        const LEAST: usize = 8192;
+        (self.is_thinned() && entities >= LEAST).then(|| Thinning {
+            below: self.sparse_below as f32,
+            seed: noise.number(Purpose::Thinning),
+        })
     }
 
     fn mixtape(&self) -> crate::ops::Mixtape {

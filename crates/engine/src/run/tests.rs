@@ -128,6 +128,27 @@ fn a_folder_with_other_things_in_it_is_left_alone() {
 }
 
 #[test]
+fn frequencies_that_the_graph_cannot_tell_apart_are_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("new");
+    // Three entities, so one frequency.
+    let created = |text: &str| {
+        let config = raw(&format!("output = \"fourier\"\n{text}")).check().unwrap();
+        let made = TrainingFolder::create(&path, &small_graph(), &config, Existing::Replace);
+        made.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(
+        created("dim = 2\nfrequencies = 2").unwrap_err(),
+        "`frequencies`: above half of the objects, waves look like slower ones; expected at most 1 \
+         for 3 entities, found 2"
+    );
+    assert!(created("dim = 6").unwrap_err().ends_with("found 3, which is half of `dim`"));
+    assert!(!path.exists());
+    created("dim = 2").unwrap();
+    created("dim = 6\nfrequencies = 1").unwrap();
+}
+
+#[test]
 fn two_trainings_cannot_be_in_one_folder() {
     let temp = trained(false);
     let first = resume(&temp, "").unwrap();

@@ -54,6 +54,7 @@ fn a_matrix_of_rank_five_has_five_large_singular_values_whatever_its_shape() {
         assert_eq!(found.method, Method::Exact);
         assert_eq!(found.singular_values.len(), m.min(n));
         assert_eq!(matrix_rank(&found), 5, "{m} by {n}: {:?}", found.ranks);
+        assert_eq!(found.largest_fall.unwrap().after, 5);
     }
 }
 
@@ -76,12 +77,13 @@ const NUMPY_RANKS: [usize; 3] = [6, 7, 8];
 const NUMPY_VALUES: [f64; 4] = [2.0110042178, 0.6007272829, 0.1165282039, 0.0181382430];
 
 /// An output layer of dimension 4 over 80 objects, far enough apart for its softmaxes to differ.
-struct Spread(Toy);
+struct Spread(Toy, Meaning);
 
 impl Spread {
     fn of(output: OutputKind) -> Self {
         let config = Config { dim: 4, seed: 3, output, ..Config::default() };
-        Self(Toy::new(&config, &(0..80).map(|object| vector(object + 100)).collect::<Vec<_>>()))
+        let objects: Vec<Vec<f32>> = (0..80).map(|object| vector(object + 100)).collect();
+        Self(Toy::new(&config, &objects), output.meaning())
     }
 }
 
@@ -93,7 +95,7 @@ impl Scorer for Spread {
     }
 
     fn meaning(&self) -> Meaning {
-        Meaning::Share
+        self.1
     }
 }
 
@@ -108,6 +110,31 @@ fn a_softmax_of_dimension_d_has_rank_d_plus_one_and_a_mixture_more() {
     // K = 4 is the default: more than four softmaxes side by side would have.
     let mixture = of(90, 80, &Spread::of(OutputKind::Mixture), LIMITS);
     assert!(matrix_rank(&mixture) > 4 * (4 + 1), "{:?}", mixture.ranks);
+    assert_eq!(mixture.measured, Measured::LogProbabilities);
+}
+
+#[test]
+fn log_odds_of_sigmoids_have_rank_d_where_their_log_probabilities_have_more() {
+    let sigmoid = Spread::of(OutputKind::Sigmoid);
+    let found = of(90, 80, &sigmoid, LIMITS);
+    assert_eq!((matrix_rank(&found), found.measured), (4, Measured::LogOdds), "{:?}", found.ranks);
+    let as_shares = Spread(sigmoid.0, Meaning::Share);
+    assert!(matrix_rank(&of(90, 80, &as_shares, LIMITS)) > 20);
+    // Its bias, which may add one, is zero before training.
+    assert_eq!(matrix_rank(&of(90, 80, &Spread::of(OutputKind::Fourier), LIMITS)), 4);
+    let mixture = of(90, 80, &Spread::of(OutputKind::MixtureOfSigmoids), LIMITS);
+    assert!(matrix_rank(&mixture) > 4 * (4 + 1), "{:?}", mixture.ranks);
+}
+
+#[test]
+fn log_odds_are_exact_at_both_ends() {
+    for z in [-80.0_f64, -9.0, -1e-3, 0.0, 2.0, 17.0, 60.0] {
+        // log σ(z), of which f32 keeps 24 bits however near zero it is.
+        let log_prob = -(-z).exp().ln_1p();
+        let found = f64::from(log_odds(log_prob as f32));
+        assert!((found - z).abs() < 2e-7 * z.abs().max(1.0), "{z} {found}");
+    }
+    assert!(log_odds(0.0) > 80.0 && log_odds(0.0).is_finite());
 }
 
 #[test]

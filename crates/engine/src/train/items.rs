@@ -18,7 +18,7 @@ use crate::output::Negatives;
 
 /// The training items of a graph.
 #[derive(Debug)]
-pub(super) struct ItemList {
+pub(crate) struct ItemList {
     items: Vec<Item>,
     answer_weight: AnswerWeight,
 }
@@ -33,7 +33,7 @@ struct Item {
 }
 
 impl ItemList {
-    pub(super) fn of(graph: &Graph, config: &Config) -> Result<Self, Error> {
+    pub(crate) fn of(graph: &Graph, config: &Config) -> Result<Self, Error> {
         let answers = graph.answers();
         let most = config.answers_per_item.unwrap_or(usize::MAX);
         let mut items = Vec::new();
@@ -53,12 +53,12 @@ impl ItemList {
         Ok(Self { items, answer_weight: config.answer_weight })
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
     /// The batch of some items, by their numbers.
-    pub(super) fn batch(&self, graph: &Graph, numbers: &[u32]) -> Batch {
+    pub(crate) fn batch(&self, graph: &Graph, numbers: &[u32]) -> Batch {
         let (mut subjects, mut relations) = (Vec::new(), Vec::new());
         let mut answers = BatchAnswers::default();
         for (place, number) in (0..).zip(numbers) {
@@ -83,7 +83,7 @@ impl ItemList {
 }
 
 /// What a batch's answers are compared with, if it is not all entities.
-pub(super) fn draw_negatives(
+pub(crate) fn draw_negatives(
     graph: &Graph,
     queries: &Queries,
     config: &Config,

@@ -15,6 +15,8 @@
 //! free input: its gradient is a sum of small differences. Without, it would be a sum of −γ over all
 //! objects, and the log-softmax before it would have to take one number in the thousands from another.
 //!
+//! Where most entries are next to nothing, only a few of them are multiplied (`sparse.rs`).
+//!
 //! Tiles are filled as if every object were wrong; what an answer adds to that is linear in its
 //! weight. They are few, and computed in f64.
 
@@ -26,16 +28,28 @@ use std::ops::Range;
 use burn::tensor::activation::{log_sigmoid, log_softmax};
 use burn::tensor::{Tensor, TensorData};
 
-use super::tiles::{AnswerAt, AnswersByTile, ChunkGrads, Grads, Inputs, Tile, Workspace};
+use super::sparse::{OfRow, Thinning, are_few, pull_back_one};
+use super::tiles::{
+    AnswerAt, AnswersByTile, Buffers, ChunkGrads, Grads, Inputs, Tile, Work, Workspace,
+};
 use super::{BatchAnswers, Logits};
+use crate::ops::score::PairScore;
 use crate::ops::simd::sigmoid::{Lanes, Prior, mixed_sigmoid, sigmoid};
 
 /// Loss of a batch, a sum over queries and objects, and its gradients.
-pub(super) fn pass(inputs: &Inputs, workspace: &mut Workspace) -> (f64, Grads) {
+///
+/// Without thinning, all entries of the gradient are multiplied; it is for the dot product only.
+pub(super) fn pass(
+    inputs: &Inputs,
+    thinning: Option<Thinning>,
+    workspace: &mut Workspace,
+) -> (f64, Grads) {
+    assert!(thinning.is_none() || inputs.score == PairScore::Dot, "thinning of other scores");
     let by_tile = AnswersByTile::of(inputs);
-    let pass = Pass { inputs, priors: &Priors::of(inputs), by_tile: &by_tile };
-    let (mut grads, sums) = workspace
-        .gradients(inputs, |number, buffers, grads| pass.run(number, &mut buffers.tile, grads));
+    let pass = Pass { inputs, priors: &Priors::of(inputs), by_tile: &by_tile, thinning };
+    let (mut grads, sums) =
+        workspace.gradients(inputs, |number, buffers, grads| pass.run(number, buffers, grads));
+    sums.iter().for_each(|sums| workspace.count(sums.work));
     let mut log_prior = vec![0.0_f64; inputs.shape.rows()];
     for sums in &sums {
         log_prior.iter_mut().zip(&sums.grad_log_prior).for_each(|(sum, x)| *sum += x);
@@ -70,6 +84,7 @@ impl Priors {
 struct Sums {
     loss: f64,
     grad_log_prior: Vec<f64>,
+    work: Work,
 }
 
 /// What an answer adds to the gradient of its logits, in a tile.
@@ -84,25 +99,57 @@ struct Pass<'a> {
     inputs: &'a Inputs<'a>,
     priors: &'a Priors,
     by_tile: &'a AnswersByTile<'a>,
+    thinning: Option<Thinning>,
 }
 
 impl Pass<'_> {
     /// Over one chunk of objects.
-    fn run(&self, number: usize, values: &mut Vec<f32>, grads: &mut ChunkGrads) -> Sums {
+    fn run(&self, number: usize, buffers: &mut Buffers, grads: &mut ChunkGrads) -> Sums {
         let shape = self.inputs.shape;
+        let Buffers { tile: values, entries, .. } = buffers;
         values.resize(values.len().max(shape.block_len() * shape.tile_len()), 0.0);
-        let mut sums = Sums { loss: 0.0, grad_log_prior: vec![0.0; shape.rows()] };
+        let grad_log_prior = vec![0.0; shape.rows()];
+        let mut sums = Sums { loss: 0.0, grad_log_prior, work: Work::default() };
         let mut room = Vec::new();
-        for tile in shape.tiles(number) {
+        let mut few = None;
+        for (i, tile) in shape.tiles(number).enumerate() {
             let width = tile.objects.len();
             let values = &mut values[..tile.size()];
             self.inputs.logits(&tile, values);
             let pulls = self.answers(&tile, values, &mut sums);
             self.wrong_objects(&tile, values, &mut sums, &mut room);
-            for Pull { at, by } in pulls {
-                by.iter().enumerate().for_each(|(k, pull)| values[at + k * width] += pull);
+            sums.work.logits += tile.size() as u64;
+            if i == 0 {
+                let is_few = |thinning: &Thinning| are_few(&tile, values, |_| 1.0 / thinning.below);
+                few = self.thinning.filter(is_few);
             }
-            self.inputs.pull_back(&tile, values, grads);
+            let Some(thinning) = few else {
+                for Pull { at, by } in pulls {
+                    by.iter().enumerate().for_each(|(k, pull)| values[at + k * width] += pull);
+                }
+                sums.work.multiplied += tile.size() as u64;
+                self.inputs.pull_back(&tile, values, grads);
+                continue;
+            };
+            entries.clear();
+            for (row, values) in tile.rows.clone().zip(values.chunks_exact(width)) {
+                entries.push_values(
+                    values,
+                    &OfRow {
+                        factor: 1.0 / thinning.below,
+                        start: thinning.start(row, &tile),
+                        unit: thinning.below,
+                    },
+                );
+            }
+            sums.work.multiplied += entries.len() as u64;
+            entries.pull_back(self.inputs, &tile, grads);
+            for Pull { at, by } in pulls {
+                let (row, object) = (tile.rows.start + at / width, tile.objects.start + at % width);
+                for (k, pull) in by.iter().enumerate() {
+                    pull_back_one(self.inputs, (number, row + k, object), *pull, grads);
+                }
+            }
         }
         sums
     }

@@ -8,10 +8,11 @@
 //! - loss = −Σ_o y_o log P(o), ∂loss/∂z_{k,j} = Γ_k softmax_k(j) − y_j γ_{k,j} and
 //!   ∂loss/∂log π_k = −Γ_k.
 //!
-//! Tiles that fit the workspace's budget are kept from the forward to the backward pass, as
-//! exp(z − tile maximum), which saves one of four products and half of the exponentials.
+//! What the backward pass finds of the tiles is in `kept`. Where most entries of Γ_k softmax_k are
+//! next to nothing, only a few of them are multiplied (`sparse`).
 
 mod answers;
+mod kept;
 #[cfg(test)]
 mod tests;
 
@@ -19,13 +20,25 @@ use burn::tensor::activation::log_softmax;
 use burn::tensor::{Int, Tensor, TensorData};
 use rayon::prelude::*;
 
+use super::sparse::{self, OfRow, Thinning, pull_back_one};
 use super::tiles::{
-    AnswersByTile, Buffers, Chunk, ChunkGrads, Grads, Inputs, Shape, Tile, Workspace,
+    AnswersByTile, Buffers, Chunk, ChunkGrads, Grads, Inputs, Tile, Work, Workspace,
 };
 use super::{BatchAnswers, Logits};
 use crate::ops::score::PairScore;
 use crate::ops::simd;
-use answers::mix_answers;
+use answers::Answered;
+pub(super) use kept::Kept;
+use kept::Place;
+
+/// What differs between softmax losses.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Options {
+    /// Share of an answer's weight spread over all objects; for one component and the dot product.
+    pub(crate) smoothing: f32,
+    /// Without it, all entries of the gradient are multiplied; for the dot product only.
+    pub(crate) thinning: Option<Thinning>,
+}
 
 /// What the backward pass needs of the forward pass, besides the inputs.
 #[derive(Debug)]
@@ -36,26 +49,37 @@ pub(super) struct Saved {
     share: Vec<f32>,
     /// y·γ of each answer and component.
     pull: Vec<f32>,
-    smoothing: f32,
+    options: Options,
     /// Which forward pass left its tiles in the workspace.
     pass: u64,
 }
 
 /// Loss of a batch (a sum over its answers), and what the backward pass needs.
-pub(super) fn forward(inputs: &Inputs, smoothing: f32, workspace: &mut Workspace) -> (f64, Saved) {
+pub(super) fn forward(
+    inputs: &Inputs,
+    options: Options,
+    workspace: &mut Workspace,
+) -> (f64, Saved) {
     let shape = inputs.shape;
+    let Options { smoothing, thinning } = options;
     assert!(smoothing == 0.0 || shape.components == 1, "smoothing of a mixture");
-    assert!(smoothing == 0.0 || inputs.score == PairScore::Dot, "smoothing of other scores");
+    let is_dot = inputs.score == PairScore::Dot;
+    assert!(is_dot || (smoothing == 0.0 && thinning.is_none()), "smoothing of other scores");
     workspace.pass += 1;
     workspace.chunks.resize_with(shape.n_chunks(), Chunk::default);
-    let kept_floats = workspace.kept_bytes / size_of::<f32>() / shape.n_chunks();
+    let answered = Answered::of(inputs);
+    let pass = Forward {
+        inputs,
+        thinning: thinning.map(|thinning| (thinning, answered.bounds(inputs))),
+        kept_bytes: workspace.kept_bytes / shape.n_chunks(),
+    };
     workspace.chunks.par_iter_mut().enumerate().for_each(|(number, chunk)| {
-        sum_chunk(inputs, number, &mut chunk.buffers, kept_floats);
+        pass.run(number, &mut chunk.buffers);
     });
     let normaliser: Vec<f32> =
         (0..shape.rows()).into_par_iter().map(|row| normaliser(&workspace.chunks, row)).collect();
-    let (loss, share, pull) = mix_answers(inputs, smoothing, &normaliser);
-    (loss, Saved { smoothing, normaliser, share, pull, pass: workspace.pass })
+    let (loss, share, pull) = answered.mix(inputs, smoothing, &normaliser);
+    (loss, Saved { options, normaliser, share, pull, pass: workspace.pass })
 }
 
 /// Gradients of `scale` times the loss.
@@ -65,68 +89,89 @@ pub(super) fn backward(
     scale: f32,
     workspace: &mut Workspace,
 ) -> Grads {
-    let kept_floats = if saved.pass == workspace.pass {
-        workspace.kept_bytes / size_of::<f32>() / inputs.shape.n_chunks()
-    } else {
-        // Another forward pass has used the workspace since: compute everything again.
-        0
-    };
+    // Unless another pass has used the workspace since.
+    let finds_kept = saved.pass == workspace.pass;
     let by_tile = AnswersByTile::of(inputs);
-    let pass = Backward { inputs, saved, scale, by_tile: &by_tile };
-    let (mut grads, _) = workspace
-        .gradients(inputs, |number, buffers, grads| pass.run(number, buffers, kept_floats, grads));
+    let pass = Backward { inputs, saved, scale, by_tile: &by_tile, finds_kept };
+    let (mut grads, work) =
+        workspace.gradients(inputs, |number, buffers, grads| pass.run(number, buffers, grads));
     // Kept tiles have become gradients: a second backward pass must make its own.
     workspace.pass += 1;
+    work.into_iter().for_each(|work| workspace.count(work));
     grads.log_prior = saved.share.iter().map(|share| -scale * share).collect();
     grads
 }
 
-/// Where a tile is kept: the start of its values and of its maxima.
-type Kept = Option<(usize, usize)>;
-
-/// A chunk's tiles, with what is kept of them: the first that fit.
-fn tiles(shape: Shape, number: usize, kept_floats: usize) -> impl Iterator<Item = (Tile, Kept)> {
-    let (mut values, mut maxima) = (0, 0);
-    shape.tiles(number).map(move |tile| {
-        if values + tile.size() > kept_floats {
-            return (tile, None);
-        }
-        let kept = (values, maxima);
-        values += tile.size();
-        maxima += tile.rows.len();
-        (tile, Some(kept))
-    })
+/// The forward pass.
+struct Forward<'a> {
+    inputs: &'a Inputs<'a>,
+    /// With what Γ_k·exp(−L_k) is at most, row by row.
+    thinning: Option<(Thinning, Vec<Bound>)>,
+    kept_bytes: usize,
 }
 
-fn sum_chunk(inputs: &Inputs, number: usize, buffers: &mut Buffers, kept_floats: usize) {
-    let shape = inputs.shape;
-    make_room(buffers, shape, number, kept_floats);
-    buffers.maximum.clear();
-    buffers.maximum.resize(shape.rows(), f32::NEG_INFINITY);
-    buffers.sum.clear();
-    buffers.sum.resize(shape.rows(), 0.0);
-    let Buffers { tile: scratch, kept, kept_maximum, maximum, sum } = buffers;
-    for (tile, place) in tiles(shape, number, kept_floats) {
-        let (logits, mut tile_maxima) = match place {
-            Some((values, maxima)) => (
-                &mut kept[values..][..tile.size()],
-                Some(&mut kept_maximum[maxima..][..tile.rows.len()]),
-            ),
-            None => (&mut scratch[..tile.size()], None),
-        };
-        inputs.logits(&tile, logits);
-        let logits = logits.chunks_exact_mut(tile.objects.len());
-        for (i, (row, logits)) in tile.rows.zip(logits).enumerate() {
-            let top = simd::maximum(logits);
-            let tile_sum = match &mut tile_maxima {
-                Some(maxima) => {
-                    maxima[i] = top;
-                    simd::exp_and_sum(logits, top)
-                }
-                None => simd::sum_of_exp(logits, top),
+/// Limits of a row that are known before all objects are.
+#[derive(Debug, Clone, Copy)]
+struct Bound {
+    /// Σ_o y_o, which Γ_k cannot exceed.
+    weight: f32,
+    /// log Σ exp z over the answers, below which L_k cannot be.
+    normaliser: f32,
+}
+
+impl Forward<'_> {
+    /// Over one chunk of objects.
+    fn run(&self, number: usize, buffers: &mut Buffers) {
+        let shape = self.inputs.shape;
+        let Buffers { tile: scratch, kept, maximum, sum, .. } = buffers;
+        scratch.resize(scratch.len().max(shape.block_len() * shape.tile_len()), 0.0);
+        maximum.clear();
+        maximum.resize(shape.rows(), f32::NEG_INFINITY);
+        sum.clear();
+        sum.resize(shape.rows(), 0.0);
+        kept.clear();
+        for tile in shape.tiles(number) {
+            let place = kept.place(&tile, self.kept_bytes);
+            let Kept { values, entries, maxima, are_few, .. } = kept;
+            let values = match place {
+                Place::Whole(start) => &mut values[start..][..tile.size()],
+                Place::Entries | Place::Nowhere => &mut scratch[..tile.size()],
             };
-            add_to_sum((&mut maximum[row], &mut sum[row]), (top, f64::from(tile_sum)));
+            self.inputs.logits(&tile, values);
+            let first = maxima.len();
+            for (row, values) in tile.rows.clone().zip(values.chunks_exact_mut(tile.objects.len()))
+            {
+                let top = simd::maximum(values);
+                let tile_sum = simd::exp_and_sum(values, top);
+                add_to_sum((&mut maximum[row], &mut sum[row]), (top, f64::from(tile_sum)));
+                maxima.push(top);
+                match (&self.thinning, place) {
+                    (Some((thinning, bounds)), Place::Entries) => {
+                        let factor = bounds[row].factor(*thinning, top, (maximum[row], sum[row]));
+                        entries.push_taken(values, factor, thinning.start(row, &tile));
+                    }
+                    _ => entries.push_none(),
+                }
+            }
+            if let (Some((thinning, bounds)), 0) = (&self.thinning, first) {
+                *are_few = sparse::are_few(&tile, values, |i| {
+                    let row = tile.rows.start + i;
+                    bounds[row].factor(*thinning, maxima[i], (maximum[row], sum[row]))
+                });
+            }
         }
+    }
+}
+
+impl Bound {
+    /// What makes sizes, in units of ε, of exp(z − `top`), no smaller than they are in the end;
+    /// `so_far` is Σ exp z over some objects, as a maximum and a sum.
+    fn factor(self, thinning: Thinning, top: f32, so_far: (f32, f64)) -> f32 {
+        /// For rounding: a little more than can be lost between here and the end.
+        const SLACK: f64 = 1.0001;
+        let so_far = so_far.1 * f64::from(so_far.0 - top).exp();
+        let least = so_far.max(f64::from(self.normaliser - top).exp());
+        (SLACK * f64::from(self.weight) / f64::from(thinning.below) / least) as f32
     }
 }
 
@@ -137,24 +182,6 @@ fn add_to_sum((maximum, sum): (&mut f32, &mut f64), (other_maximum, other_sum): 
         *maximum = other_maximum;
     } else {
         *sum += other_sum * f64::from(other_maximum - *maximum).exp();
-    }
-}
-
-fn make_room(buffers: &mut Buffers, shape: Shape, number: usize, kept_floats: usize) {
-    let (mut scratch, mut kept, mut maxima) = (0, 0, 0);
-    for (tile, place) in tiles(shape, number, kept_floats) {
-        match place {
-            Some((values, start)) => {
-                (kept, maxima) = (values + tile.size(), start + tile.rows.len());
-            }
-            None => scratch = scratch.max(tile.size()),
-        }
-    }
-    let Buffers { tile, kept: kept_tiles, kept_maximum, .. } = buffers;
-    for (buffer, len) in [(tile, scratch), (kept_tiles, kept), (kept_maximum, maxima)] {
-        if buffer.len() < len {
-            buffer.resize(len, 0.0);
-        }
     }
 }
 
@@ -172,70 +199,133 @@ struct Backward<'a> {
     saved: &'a Saved,
     scale: f32,
     by_tile: &'a AnswersByTile<'a>,
+    /// Whether the forward pass left something.
+    finds_kept: bool,
 }
 
 impl Backward<'_> {
     /// Over one chunk of objects.
-    fn run(
+    fn run(&self, number: usize, buffers: &mut Buffers, grads: &mut ChunkGrads) -> Work {
+        let shape = self.inputs.shape;
+        let Buffers { tile: scratch, kept, entries, factors, .. } = buffers;
+        scratch.resize(scratch.len().max(shape.block_len() * shape.tile_len()), 0.0);
+        let mut few = kept.are_few && self.finds_kept;
+        let mut work = Work::default();
+        for (i, tile) in shape.tiles(number).enumerate() {
+            let place = if self.finds_kept { kept.places[i] } else { Place::Nowhere };
+            let first_row = Kept::first_row(shape, &tile);
+            let is_kept = place != Place::Nowhere;
+            self.find_factors(&tile, is_kept.then(|| &kept.maxima[first_row..]), factors);
+            work.logits += tile.size() as u64;
+            if place == Place::Entries {
+                entries.clear();
+                self.for_rows(&tile, factors, |i, of_row| {
+                    entries.push_entries(&kept.entries, first_row + i, of_row);
+                });
+            } else {
+                let values = match place {
+                    Place::Whole(start) => &mut kept.values[start..][..tile.size()],
+                    _ => {
+                        let values = &mut scratch[..tile.size()];
+                        work.again += tile.size() as u64;
+                        self.exponentials(&tile, values);
+                        values
+                    }
+                };
+                if let (Some(thinning), 0, false) = (self.saved.options.thinning, i, few) {
+                    few = sparse::are_few(&tile, values, |i| factors[i] / thinning.below);
+                }
+                if !few {
+                    work.multiplied += tile.size() as u64;
+                    self.multiply_all(&tile, values, factors, grads);
+                    continue;
+                }
+                entries.clear();
+                let width = tile.objects.len();
+                self.for_rows(&tile, factors, |i, of_row| {
+                    entries.push_values(&values[i * width..][..width], of_row);
+                });
+            }
+            work.multiplied += entries.len() as u64;
+            entries.pull_back(self.inputs, &tile, grads);
+            self.subtract_answers_alone(&tile, grads);
+        }
+        work
+    }
+
+    /// What makes Γ_k softmax_k of a tile's values, row by row: of exp(z − maximum), or without
+    /// maxima of exp(z − L).
+    fn find_factors(&self, tile: &Tile, maxima: Option<&[f32]>, factors: &mut Vec<f32>) {
+        let factor = |(i, row): (usize, usize)| {
+            let shift = maxima.map_or(1.0, |maxima| (maxima[i] - self.saved.normaliser[row]).exp());
+            self.saved.share[row] * shift
+        };
+        factors.clear();
+        factors.extend(tile.rows.clone().enumerate().map(factor));
+    }
+
+    /// exp(z − L) of a tile.
+    fn exponentials(&self, tile: &Tile, values: &mut [f32]) {
+        self.inputs.logits(tile, values);
+        let rows = values.chunks_exact_mut(tile.objects.len());
+        for (row, values) in tile.rows.clone().zip(rows) {
+            simd::scaled_exp(values, self.saved.normaliser[row], 1.0, 0.0);
+        }
+    }
+
+    /// Calls `push` with what makes gradients of the entries of each row.
+    fn for_rows(&self, tile: &Tile, factors: &[f32], mut push: impl FnMut(usize, &OfRow)) {
+        let thinning = self.saved.options.thinning.expect("entries are few only with thinning");
+        for (i, (row, factor)) in tile.rows.clone().zip(factors).enumerate() {
+            let of_row = OfRow {
+                factor: factor / thinning.below,
+                start: thinning.start(row, tile),
+                unit: self.scale * thinning.below,
+            };
+            push(i, &of_row);
+        }
+    }
+
+    fn multiply_all(
         &self,
-        number: usize,
-        buffers: &mut Buffers,
-        kept_floats: usize,
+        tile: &Tile,
+        values: &mut [f32],
+        factors: &[f32],
         grads: &mut ChunkGrads,
     ) {
-        let shape = self.inputs.shape;
-        make_room(buffers, shape, number, kept_floats);
-        let Buffers { tile: scratch, kept, kept_maximum, .. } = buffers;
-        for (tile, place) in tiles(shape, number, kept_floats) {
-            let grad_logits = match place {
-                Some((values, maxima)) => {
-                    let grad_logits = &mut kept[values..][..tile.size()];
-                    self.scale_kept(&tile, &kept_maximum[maxima..], grad_logits);
-                    grad_logits
-                }
-                None => {
-                    let logits = &mut scratch[..tile.size()];
-                    self.recompute(&tile, logits);
-                    logits
-                }
-            };
-            self.subtract_answers(&tile, grad_logits);
-            self.inputs.pull_back(&tile, grad_logits, grads);
+        let each = self.saved.options.smoothing / self.inputs.shape.entities as f32;
+        let rows = values.chunks_exact_mut(tile.objects.len());
+        for ((row, values), factor) in tile.rows.clone().zip(rows).zip(factors) {
+            // What smoothing takes off the gradient of every logit of a row.
+            let smoothed = self.scale * self.saved.share[row] * each;
+            simd::scale(values, self.scale * factor, smoothed);
         }
-    }
-
-    fn scale_kept(&self, tile: &Tile, maxima: &[f32], kept: &mut [f32]) {
-        let rows = kept.chunks_exact_mut(tile.objects.len());
-        for ((row, values), maximum) in tile.rows.clone().zip(rows).zip(maxima) {
-            let shift = maximum - self.saved.normaliser[row];
-            let factor = self.scale * self.saved.share[row] * shift.exp();
-            simd::scale(values, factor, self.smoothed(row));
-        }
-    }
-
-    fn recompute(&self, tile: &Tile, logits: &mut [f32]) {
-        self.inputs.logits(tile, logits);
-        let rows = logits.chunks_exact_mut(tile.objects.len());
-        for (row, values) in tile.rows.clone().zip(rows) {
-            let factor = self.scale * self.saved.share[row];
-            simd::scaled_exp(values, self.saved.normaliser[row], factor, self.smoothed(row));
-        }
-    }
-
-    /// What smoothing takes off the gradient of every logit of a row.
-    fn smoothed(&self, row: usize) -> f32 {
-        let each = self.saved.smoothing / self.inputs.shape.entities as f32;
-        self.scale * self.saved.share[row] * each
+        self.subtract_answers(tile, values);
+        self.inputs.pull_back(tile, values, grads);
     }
 
     fn subtract_answers(&self, tile: &Tile, grad_logits: &mut [f32]) {
-        let components = self.inputs.shape.components;
         for answer in self.by_tile.within(tile) {
-            let pulls = &self.saved.pull[answer.number * components..][..components];
-            for (k, pull) in pulls.iter().enumerate() {
+            for (k, pull) in self.pulls(answer.number).iter().enumerate() {
                 grad_logits[answer.place + k * tile.objects.len()] -= self.scale * pull;
             }
         }
+    }
+
+    fn subtract_answers_alone(&self, tile: &Tile, grads: &mut ChunkGrads) {
+        for answer in self.by_tile.within(tile) {
+            let object = tile.objects.start + answer.place % tile.objects.len();
+            for (k, pull) in self.pulls(answer.number).iter().enumerate() {
+                let at = (tile.chunk, answer.row + k, object);
+                pull_back_one(self.inputs, at, -self.scale * pull, grads);
+            }
+        }
+    }
+
+    /// y·γ of an answer, component by component.
+    fn pulls(&self, answer: usize) -> &[f32] {
+        let components = self.inputs.shape.components;
+        &self.saved.pull[answer * components..][..components]
     }
 }
 

@@ -157,6 +157,35 @@ pub(super) fn distance(found: &[f32], expected: &[f32]) -> f64 {
     norm(&mut found.iter().zip(expected).map(|(a, b)| f64::from(a - b))) / size.max(1e-2)
 }
 
+/// Gradients of random thinning, by seed, are on average what they are without it; `one_draw` is what
+/// one entry of size ε adds to a gradient at most.
+pub(super) fn assert_right_on_average(
+    exact: &FiveGrads,
+    one_draw: f64,
+    thinned: impl Fn(u64) -> FiveGrads,
+) {
+    const DRAWS: u64 = 400;
+    let mut sums = exact.each_ref().map(|grad| vec![(0.0_f64, 0.0_f64); grad.len()]);
+    for seed in 0..DRAWS {
+        for (sums, grads) in sums.iter_mut().zip(&thinned(seed)) {
+            for ((sum, square), grad) in sums.iter_mut().zip(grads) {
+                *sum += f64::from(*grad);
+                *square += f64::from(*grad).powi(2);
+            }
+        }
+    }
+    let draws = DRAWS as f64;
+    for ((sum, square), exact) in sums.iter().flatten().zip(exact.iter().flatten()) {
+        let mean = sum / draws;
+        let error = ((square / draws - mean * mean).max(0.0) / draws).sqrt();
+        // Of five thousand means one may well be four standard errors off. One draw more or less of
+        // an entry that is hardly ever drawn is what its error does not know of.
+        let off = (mean - f64::from(*exact)).abs();
+        let most = 5.0 * error + 2.0 * one_draw / draws;
+        assert!(off <= most, "{mean}, not {exact} ± {error}");
+    }
+}
+
 /// What `run` gives on so many threads.
 pub(super) fn on_threads<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(run)

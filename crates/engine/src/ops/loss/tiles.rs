@@ -10,6 +10,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::BatchAnswers;
+use super::softmax::Kept;
+use super::sparse::TileEntries;
 use crate::ops::product::{Matrix, Onto};
 use crate::ops::score::{Learned, PairScore, Side};
 use crate::ops::{pieces, simd};
@@ -198,6 +200,37 @@ pub(crate) struct Workspace {
     pub(super) kept_bytes: usize,
     pub(super) pass: u64,
     pub(super) chunks: Vec<Chunk>,
+    /// What losses have done so far.
+    work: Work,
+}
+
+/// What was computed of logits and their gradients, counted in entries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// Logits of all rows and objects.
+    pub(crate) logits: u64,
+    /// Those that were computed again in the backward pass.
+    pub(crate) again: u64,
+    /// Entries of their gradient that were multiplied, each with a context and with an object.
+    pub(crate) multiplied: u64,
+}
+
+impl Work {
+    pub(super) fn add(&mut self, other: Self) {
+        self.logits += other.logits;
+        self.again += other.again;
+        self.multiplied += other.multiplied;
+    }
+
+    /// The share of the gradient that was multiplied; nothing if there were no such losses.
+    pub(crate) fn density(&self) -> Option<f64> {
+        (self.logits > 0).then(|| self.multiplied as f64 / self.logits as f64)
+    }
+
+    /// Multiplications of entries with vectors.
+    pub(crate) fn products(&self) -> u64 {
+        self.logits + self.again + 2 * self.multiplied
+    }
 }
 
 #[derive(Debug, Default)]
@@ -211,10 +244,12 @@ pub(super) struct Chunk {
 pub(super) struct Buffers {
     /// The tile at work, unless it is kept.
     pub(super) tile: Vec<f32>,
-    /// The first tiles of the chunk, as exp(z − maximum).
-    pub(super) kept: Vec<f32>,
-    /// The maxima of kept tiles, row by row.
-    pub(super) kept_maximum: Vec<f32>,
+    /// What the backward pass finds of the forward pass.
+    pub(super) kept: Kept,
+    /// The entries of the tile at work that are multiplied, where they are few.
+    pub(super) entries: TileEntries,
+    /// What makes gradients of the tile at work, row by row.
+    pub(super) factors: Vec<f32>,
     /// Of each row, over the whole chunk.
     pub(super) maximum: Vec<f32>,
     /// Σ exp(z − maximum) of each row.
@@ -224,17 +259,30 @@ pub(super) struct Buffers {
 impl Workspace {
     /// A workspace that keeps tiles of logits up to `kept_bytes`; the rest is computed twice.
     pub(crate) fn new(kept_bytes: usize) -> Self {
-        Self { kept_bytes, pass: 0, chunks: Vec::new() }
+        Self { kept_bytes, pass: 0, chunks: Vec::new(), work: Work::default() }
     }
 
     /// Bytes that a step of this size takes beyond its inputs and gradients.
     pub(crate) fn forecast(shape: Shape, score: PairScore, kept_bytes: usize) -> usize {
         let tiles = (shape.rows() * shape.entities * size_of::<f32>()).min(kept_bytes);
         let (room, weights) = score.n_room_and_weights();
-        let per_chunk =
-            shape.block_len() * shape.tile_len() + shape.rows() * (shape.context_dim + 3) + weights;
+        // A tile, and entries of another by row and by object; the gradient of the rows, and for
+        // each of them its sum, a maximum and the end of its entries in every tile.
+        let tile = shape.block_len() * shape.tile_len();
+        let tiles_of_row = shape.chunk_len().div_ceil(shape.tile_len());
+        let of_row = shape.context_dim + 3 + 2 * tiles_of_row;
+        let per_chunk = 2 * tile + shape.rows() * of_row + weights;
         let at_work = rayon::current_num_threads().min(shape.n_chunks());
         tiles + (shape.n_chunks() * per_chunk + at_work * room) * size_of::<f32>()
+    }
+
+    pub(super) fn count(&mut self, work: Work) {
+        self.work.add(work);
+    }
+
+    /// What losses have done since it was last asked for.
+    pub(crate) fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.work)
     }
 
     /// Runs over all chunks, each with a place for its gradients; gives the sums of these, and what
@@ -328,6 +376,7 @@ impl<'a> AnswersByTile<'a> {
         Self { inputs, order, starts, tiles_per_chunk }
     }
 
+    /// The answers in a tile, by query.
     pub(super) fn within(&self, tile: &Tile) -> impl Iterator<Item = AnswerAt> {
         let at = tile.chunk * self.tiles_per_chunk + tile.number;
         let numbers = &self.order[self.starts[at] as usize..self.starts[at + 1] as usize];

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::super::binary_cross_entropy;
-use super::super::tests::{Case, Five, FiveGrads, distance, on_threads};
+use super::super::tests::{Case, Five, FiveGrads, assert_right_on_average, distance, on_threads};
 use super::super::tiles::Shape;
 use super::*;
 use crate::ops::PairScore;
@@ -60,8 +60,14 @@ fn plain_loss(case: &Case, values: Five) -> f64 {
 }
 
 fn fused(case: &Case) -> (f64, FiveGrads) {
-    let (loss, grads) = pass(&case.inputs(), &mut Workspace::new(0));
+    let (loss, grads) = pass(&case.inputs(), None, &mut Workspace::new(0));
     (loss, grads.into_five())
+}
+
+fn thinned(case: &Case, below: f32, seed: u64) -> (f64, FiveGrads, f64) {
+    let mut workspace = Workspace::new(0);
+    let (loss, grads) = pass(&case.inputs(), Some(Thinning { below, seed }), &mut workspace);
+    (loss, grads.into_five(), workspace.take_work().density().unwrap())
 }
 
 #[test]
@@ -95,7 +101,7 @@ fn the_operation_scales_its_gradients() {
     let workspace = Arc::new(Mutex::new(Workspace::new(0)));
     let answers = Arc::new(case.answers.clone());
     let (_, found) = case.by_tensors(|input| {
-        binary_cross_entropy(input, Arc::clone(&answers), &workspace).mul_scalar(0.25)
+        binary_cross_entropy(input, Arc::clone(&answers), None, &workspace).mul_scalar(0.25)
     });
     for (found, whole) in found.iter().zip(fused(&case).1) {
         let quarter: Vec<f32> = whole.iter().map(|x| 0.25 * x).collect();
@@ -145,6 +151,26 @@ fn bits_do_not_depend_on_the_number_of_threads() {
         for threads in [2, 7] {
             assert!(on(threads) == one, "{threads} threads");
         }
+    }
+}
+
+#[test]
+fn thinned_gradients_are_right_on_average() {
+    for components in [1, 3] {
+        let mut case = dots([40, components, 6, 700], true, 12);
+        // Most triples do not hold, and hardly any object is in doubt.
+        case.context.iter_mut().for_each(|x| *x *= 3.0);
+        case.bias.as_mut().unwrap().iter_mut().for_each(|x| *x -= 8.0);
+        let exact = fused(&case);
+        // ε times the largest coordinate.
+        assert_right_on_average(&exact.1, 0.02 * 3.0, |seed| {
+            let (loss, grads, density) = thinned(&case, 0.02, seed);
+            assert_eq!(loss, exact.0, "the loss leaves nothing to chance");
+            assert!(density < 0.25, "{density}");
+            grads
+        });
+        let on = |threads: usize| on_threads(threads, || thinned(&case, 0.02, 5));
+        assert!(on(1) == on(3));
     }
 }
 

@@ -1,7 +1,8 @@
 //! The fused loss against an f64 loop, finite differences and plain tensor operations.
 
-use super::super::tests::{Case, Five, FiveGrads, distance, on_threads};
+use super::super::tests::{Case, Five, FiveGrads, assert_right_on_average, distance, on_threads};
 use super::*;
+use crate::ops::Shape;
 use crate::ops::score::tests::ALL;
 
 /// Logits of several components are mixed with priors that sum to one.
@@ -71,9 +72,32 @@ fn plain_loss(case: &Case, smoothing: f32, values: Five) -> f64 {
 
 /// Loss and gradients by the fused kernel, scaled by `scale`.
 fn fused(case: &Case, smoothing: f32, kept_bytes: usize, scale: f32) -> (f64, FiveGrads) {
+    with_options(case, Options { smoothing, thinning: None }, kept_bytes, scale).0
+}
+
+/// The same with all options, and the share of entries that were multiplied.
+fn with_options(
+    case: &Case,
+    options: Options,
+    kept_bytes: usize,
+    scale: f32,
+) -> ((f64, FiveGrads), f64) {
     let mut workspace = Workspace::new(kept_bytes);
-    let (loss, saved) = forward(&case.inputs(), smoothing, &mut workspace);
-    (loss, backward(&case.inputs(), &saved, scale, &mut workspace).into_five())
+    let (loss, saved) = forward(&case.inputs(), options, &mut workspace);
+    let grads = backward(&case.inputs(), &saved, scale, &mut workspace).into_five();
+    ((loss, grads), workspace.take_work().density().unwrap())
+}
+
+fn thinned(case: &Case, below: f32, seed: u64, kept_bytes: usize) -> ((f64, FiveGrads), f64) {
+    let options = Options { smoothing: 0.0, thinning: Some(Thinning { below, seed }) };
+    with_options(case, options, kept_bytes, 0.5)
+}
+
+/// Sharp enough that few entries matter.
+fn sharp(size: [usize; 4], has_bias: bool, seed: u64) -> Case {
+    let mut case = dots(size, has_bias, seed);
+    case.context.iter_mut().for_each(|x| *x *= 6.0);
+    case
 }
 
 #[test]
@@ -119,11 +143,57 @@ fn bits_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
+fn thinned_gradients_are_right_on_average() {
+    let case = sharp([40, 3, 6, 700], true, 13);
+    let exact = fused(&case, 0.0, 0, 0.5);
+    // ε times the largest coordinate and the scale.
+    assert_right_on_average(&exact.1, 0.02 * 6.0 * 0.5, |seed| {
+        let ((loss, grads), density) = thinned(&case, 0.02, seed, 1 << 20);
+        assert_eq!(loss, exact.0, "the loss leaves nothing to chance");
+        assert!(density < 0.25, "{density}");
+        grads
+    });
+}
+
+#[test]
+fn what_is_above_the_threshold_is_exact() {
+    let case = sharp([40, 3, 6, 700], true, 14);
+    let exact = fused(&case, 0.0, 0, 0.5).1;
+    // Below it are a hundred thousand entries that add nothing that a float could tell.
+    let ((_, grads), density) = thinned(&case, 1e-9, 3, 1 << 20);
+    assert!(density <= 1.0);
+    for (grad, exact) in grads.iter().zip(&exact) {
+        assert!(distance(grad, exact) < 1e-5);
+    }
+}
+
+#[test]
+fn what_is_taken_does_not_depend_on_what_is_kept() {
+    for size in [[40, 3, 6, 700], [600, 1, 9, 9000]] {
+        let case = sharp(size, true, 15);
+        let (expected, density) = thinned(&case, 0.02, 7, 0);
+        assert!(density < 0.25, "{density}");
+        // Room for nothing, for some entries, and for all.
+        for kept_bytes in [1 << 16, 1 << 18, 1 << 30] {
+            let (found, again) = thinned(&case, 0.02, 7, kept_bytes);
+            assert_eq!(density, again);
+            for (found, expected) in found.1.iter().zip(&expected.1) {
+                assert!(distance(found, expected) < 1e-5);
+            }
+        }
+        for threads in [1, 3] {
+            let found = on_threads(threads, || thinned(&case, 0.02, 7, 1 << 18));
+            assert!(found == thinned(&case, 0.02, 7, 1 << 18), "{threads} threads");
+        }
+    }
+}
+
+#[test]
 fn a_workspace_used_by_another_pass_in_between_does_no_harm() {
     let case = dots([20, 2, 7, 500], false, 9);
     let mut workspace = Workspace::new(1 << 20);
-    let (_, saved) = forward(&case.inputs(), 0.0, &mut workspace);
-    forward(&dots([3, 4, 5, 900], false, 10).inputs(), 0.0, &mut workspace);
+    let (_, saved) = forward(&case.inputs(), Options::default(), &mut workspace);
+    forward(&dots([3, 4, 5, 900], false, 10).inputs(), Options::default(), &mut workspace);
     let first = backward(&case.inputs(), &saved, 1.0, &mut workspace);
     let again = backward(&case.inputs(), &saved, 1.0, &mut workspace);
     let [context, _, objects, ..] = fused(&case, 0.0, 0, 1.0).1;
