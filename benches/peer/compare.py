@@ -3,11 +3,14 @@
 
     cargo build --release
     python3 -m venv peer && peer/bin/pip install torch==2.13.0
-    peer/bin/python benches/peer/compare.py --components 4 --answers 4
+    peer/bin/python benches/peer/compare.py --components 4 --answers 4 --compile --run RUN
 
 Runs fullrank and each way to write the step in PyTorch in turn, several rounds, so that a busy minute
 of the machine hits all of them; prints the median over the rounds of each one's median step, and how
-many times as fast fullrank is. Other options, such as --entities and --dim, go to both.
+many times as long it is as fullrank's with --exact. With --run, a step of that trained model is
+measured too, with --exact and without: how much of its gradient is worth multiplying depends on what
+it has learned, which makes no difference to PyTorch. Other options, such as --entities and --dim, go
+to PyTorch and to fullrank without --run.
 """
 import argparse
 import json
@@ -30,11 +33,17 @@ def main():
     parser.add_argument("--threads", default="2")
     parser.add_argument("--answers", default="4")
     parser.add_argument("--compile", action="store_true", help="torch.compile as well")
+    parser.add_argument("--run", help="a run folder")
+    parser.add_argument("--batch", default="1000")
     args, sizes = parser.parse_known_args()
 
-    sizes += ["--answers", args.answers, "--threads", args.threads]
+    sizes += ["--answers", args.answers, "--batch", args.batch, "--threads", args.threads]
     torch = [sys.executable, HERE / "torch_step.py", *sizes]
-    systems = {"fullrank": [args.fullrank, "bench", "step", *sizes, "--json"]}
+    fullrank = [args.fullrank, "bench", "step", "--json", "--threads", args.threads]
+    systems = {"fullrank --exact": [*fullrank, *sizes[:-2], "--exact"]}
+    if args.run:
+        systems["the run, --exact"] = [*fullrank, "--run", args.run, "--batch", args.batch, "--exact"]
+        systems["the run"] = [*fullrank, "--run", args.run, "--batch", args.batch]
     # With one answer the dense and the gathered way are the same.
     systems["torch, dense targets" if args.answers != "1" else "torch"] = torch
     if args.answers != "1":
@@ -46,7 +55,7 @@ def main():
     for _ in range(args.rounds):
         for name, command in systems.items():
             found[name].append(measure(command))
-    own = statistics.median(run["seconds"] for run in found["fullrank"])
+    own = statistics.median(run["seconds"] for run in found["fullrank --exact"])
     print(f"{'':22} {'seconds':>8} {'lowest':>8} {'highest':>8} {'times':>6} {'peak MB':>8}")
     for name, runs in found.items():
         seconds = [run["seconds"] for run in runs]
