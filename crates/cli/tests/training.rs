@@ -64,6 +64,9 @@ fn a_trained_run_can_be_evaluated_without_its_data() {
     assert!(timing["p50_seconds"].as_f64() <= timing["p99_seconds"].as_f64());
     let step = json(temp.path(), "bench step --run elsewhere --batch 20 --steps 1 --json");
     assert!(step["seconds"].as_f64().unwrap() > 0.0);
+    let noise = json(temp.path(), "bench gradient elsewhere --batches 3 --json");
+    assert_eq!((&noise["added"], &noise["density"]), (&0.0.into(), &1.0.into()), "few entities");
+    assert!(noise["variance_between_batches"].as_f64().unwrap() > 0.0);
     let timing = json(temp.path(), "bench evaluate elsewhere --repeats 1 --json");
     assert_eq!(timing["n_ranks"], report["n_ranks"]);
 }
@@ -467,6 +470,18 @@ fn a_run_killed_while_it_is_made_can_be_made_again() {
 }
 
 #[test]
+fn bench_kernels_sets_every_kernel_beside_the_peak() {
+    let temp = folder(&[]);
+    let sizes = "--entities 300 --dim 8 --batch 20 --components 2 --answers 2 --repeats 1";
+    let roofline = json(temp.path(), &format!("bench kernels {sizes} --json"));
+    let kernels = roofline["kernels"].as_array().unwrap();
+    assert_eq!(kernels.len(), 9);
+    assert!(kernels.iter().all(|kernel| kernel["share_of_peak"].as_f64().unwrap() > 0.0));
+    let text = printed(temp.path(), &format!("bench kernels {sizes}"));
+    assert!(text.contains(" softmax, tiles kept ") && text.contains(" GFLOP/s"), "{text}");
+}
+
+#[test]
 fn bench_step_reports_what_it_measured() {
     let temp = folder(&[]);
     for components in [0, 2] {
@@ -478,18 +493,33 @@ fn bench_step_reports_what_it_measured() {
             ),
         );
         let keys: Vec<&String> = timing.as_object().unwrap().keys().collect();
-        let [density, peak, share] = ["density", "peak_gflops", "products_share"];
         assert_eq!(
             keys,
-            [density, peak, "peak_mb", share, "quartiles", "seconds", "system", "threads"]
+            [
+                "density",
+                "forecast_mb",
+                "peak_gflops",
+                "peak_mb",
+                "products_share",
+                "quartiles",
+                "resident_mb",
+                "seconds",
+                "system",
+                "threads"
+            ]
         );
-        assert_eq!(timing[density], 1.0, "few entities: all entries are multiplied");
-        assert!(["seconds", peak, share].iter().all(|key| timing[key].as_f64().unwrap() > 0.0));
+        assert_eq!(timing["density"], 1.0, "few entities: all entries are multiplied");
+        for key in ["seconds", "forecast_mb", "peak_gflops", "products_share"] {
+            assert!(timing[key].as_f64().unwrap() > 0.0, "{key}");
+        }
     }
     // Over many, with weights as random as they are at first, hardly any entry is above the limit.
     let many = "bench step --entities 20000 --dim 8 --batch 20 --components 0 --steps 1 --json";
     assert!(json(temp.path(), many)["density"].as_f64().unwrap() < 0.25);
     assert_eq!(json(temp.path(), &format!("{many} --exact"))["density"], 1.0);
+    // Drawn ones: only rows of the batch are read and changed.
+    let drawn = json(temp.path(), &format!("{many} --negatives 50"));
+    assert!(drawn["density"].is_null() && drawn["seconds"].as_f64().unwrap() > 0.0);
     let told = failure(temp.path(), "bench step --entities 4000000000 --dim 100000", 1);
     assert!(told.starts_with("error: training needs about "), "{told}");
     for model in ["", "--encoder concatmlp --hidden 6,5", "--score mlp --hidden 6 --sigmoids"] {

@@ -1,7 +1,11 @@
 //! How long does a training step take?
 //!
-//! The same step as in training, on random queries and answers or on those of a run: encoder with dropout, output
-//! layer, loss, backward pass, Adam. Encoders that read the training facts get random ones.
+//! The same step as in training, on random queries and answers or on those of a run: encoder with
+//! dropout, output layer, loss, backward pass, Adam. Encoders that read the training facts get
+//! random ones.
+
+mod gradient;
+mod kernels;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,13 +17,16 @@ use crate::config::Config;
 use crate::encoder::{Domain, Edges, Queries};
 use crate::error::Error;
 use crate::model::{Batch, Model};
-use crate::ops::{BatchAnswers, Workspace, peak};
+use crate::ops::{BatchAnswers, Work, Workspace, peak};
 use crate::output::Negatives;
 use crate::parameters::{Adam, replace, tensors};
 use crate::random::{Noise, Purpose, Weights, generator, shuffled};
+use crate::rows::narrow;
 use crate::run::Run;
 use crate::train::items::{ItemList, draw_negatives};
 use crate::train::{device, new_model, step_bytes};
+pub use gradient::{GradientNoise, gradient_noise};
+pub use kernels::{KernelSizes, KernelTiming, time_kernels};
 
 /// A model in training on one random batch.
 #[derive(Debug)]
@@ -28,10 +35,11 @@ pub struct StepBench {
     model: Option<Model>,
     adam: Adam,
     batch: Batch,
+    entities: usize,
     workspace: Arc<Mutex<Workspace>>,
 }
 
-/// What a softmax loss computed, forward and backward.
+/// What a loss over all objects computed, forward and backward.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LossWork {
     /// Share of the entries of the logits' gradient that were multiplied.
@@ -72,6 +80,7 @@ impl StepBench {
             model: Some(Model::new(config, &domain, weights)),
             adam: Adam::default(),
             batch: Batch { queries, answers: Arc::new(batch_answers), negatives },
+            entities,
             workspace: Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20))),
             config: config.clone(),
         }
@@ -87,32 +96,22 @@ impl StepBench {
         let order = shuffled((0..items.len() as u32).collect(), config.seed, 0);
         let mut batch = items.batch(graph, &order[..config.batch.min(order.len())]);
         batch.negatives = draw_negatives(graph, &batch.queries, config, 0);
-        let learned = tensors(&run.scoring.model).into_iter();
-        let values = learned.map(|t| {
-            let shape = burn::tensor::Shape::from(t.shape);
-            (
-                t.name,
-                TensorData::new(
-                    t.values.into_data().try_into_vec::<f32>().expect("models are f32"),
-                    shape,
-                ),
-            )
-        });
         let model = new_model(config, graph, Weights::zeros(device().autodiff()));
         Ok(Self {
-            model: Some(replace(model, values.collect())),
+            model: Some(with_weights_of(run, model)),
             adam: Adam::default(),
             batch,
+            entities: graph.entities().len(),
             workspace: Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20))),
             // So that no step changes what the next one has to do.
             config: Config { learning_rate: 0.0, ..config.clone() },
         })
     }
 
-    /// What the softmax loss has computed since it was last asked for; nothing for losses that are
-    /// not over all objects, or not by softmaxes.
+    /// What the loss has computed since it was last asked for; nothing for losses that are not over
+    /// all objects.
     pub fn take_work(&self) -> Option<LossWork> {
-        let work = self.workspace.lock().unwrap_or_else(PoisonError::into_inner).take_work();
+        let work = take_work(&self.workspace);
         let dim = self.config.scored_dims().1;
         let flops = 2.0 * dim as f64 * work.products() as f64;
         work.density().map(|density| LossWork { density, flops })
@@ -131,14 +130,32 @@ impl StepBench {
 
     /// One step; gives the loss before it.
     pub fn step(&mut self) -> f64 {
-        let model = self.model.take().expect("put back at the end of every step");
+        let mut model = self.model.take().expect("put back at the end of every step");
+        let (mut batch, mut whole) = (self.batch.clone(), None);
+        if self.config.updates_rows(self.entities) {
+            let (narrow_model, tables) = narrow(model, &mut batch);
+            (model, whole) = (narrow_model, Some(tables));
+        }
         let noise = Noise::new(self.config.seed, self.adam.steps);
-        let loss = model.loss(&self.batch, &self.config, &noise, &self.workspace).total;
+        let loss = model.loss(&batch, &self.config, &noise, &self.workspace).total;
         let value = f64::from(loss.clone().into_scalar::<f32>());
         let grads = GradientsParams::from_grads(loss.backward(), &model);
-        self.model = Some(self.adam.step(model, grads, self.config.learning_rate, 1.0));
+        self.model = Some(self.adam.step(model, grads, whole, self.config.learning_rate, 1.0));
         value
     }
+}
+
+fn take_work(workspace: &Mutex<Workspace>) -> Work {
+    workspace.lock().unwrap_or_else(PoisonError::into_inner).take_work()
+}
+
+/// A model with what a run has learned.
+fn with_weights_of(run: &Run, model: Model) -> Model {
+    let values = tensors(&run.scoring.model).into_iter().map(|tensor| {
+        let values = tensor.values.into_data().try_into_vec::<f32>().expect("models are f32");
+        (tensor.name, TensorData::new(values, burn::tensor::Shape::from(tensor.shape)))
+    });
+    replace(model, values.collect())
 }
 
 /// Random facts per entity, for encoders that read them: as many as FB15k-237 has in training.

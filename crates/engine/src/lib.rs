@@ -20,6 +20,7 @@ mod ops;
 mod output;
 mod parameters;
 mod random;
+mod rows;
 mod run;
 mod score;
 mod train;

@@ -10,24 +10,30 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 
 use crate::model::Model;
-use crate::ops::{AdamStep, Moments, adam_step, norm};
+use crate::ops::{AdamStep, Moments, adam_rows, adam_step, norm};
+use crate::rows::Whole;
 
 /// The path from the root of a model to where a visitor is.
 #[derive(Debug, Default)]
-struct Path(Vec<Option<String>>);
+pub(crate) struct Path(Vec<Option<String>>);
 
 impl Path {
-    fn enter(&mut self, name: &str, container: &str) {
+    pub(crate) fn enter(&mut self, name: &str, container: &str) {
         // The variant of an enum is a choice of the config, not a part of the model.
         let is_variant = container.starts_with("Enum:");
         self.0.push((!is_variant).then(|| name.to_owned()));
     }
 
-    fn exit(&mut self) {
+    pub(crate) fn exit(&mut self) {
         self.0.pop();
     }
 
-    fn name(&self) -> String {
+    /// Parts of the name.
+    pub(crate) fn depth(&self) -> usize {
+        self.0.iter().flatten().count()
+    }
+
+    pub(crate) fn name(&self) -> String {
         let parts: Vec<&str> = self.0.iter().flatten().map(String::as_str).collect();
         parts.join(".")
     }
@@ -101,7 +107,7 @@ pub(crate) fn replace(model: Model, values: BTreeMap<String, TensorData>) -> Mod
 }
 
 /// The new value of a parameter, differentiable if the old one was.
-fn like<const D: usize>(old: &Tensor<D>, new: Tensor<D>) -> Tensor<D> {
+pub(crate) fn like<const D: usize>(old: &Tensor<D>, new: Tensor<D>) -> Tensor<D> {
     match old.device().is_autodiff() {
         true => Tensor::from_inner(new).set_require_grad(old.is_require_grad()),
         false => new,
@@ -123,11 +129,13 @@ impl Adam {
     /// As in the paper and in PyTorch.
     const EPSILON: f64 = 1e-8;
 
-    /// One step down `grad_factor` times the gradients.
+    /// One step down `grad_factor` times the gradients; of a model with some rows of `whole` tables,
+    /// it gives the model with all of them.
     pub(crate) fn step(
         &mut self,
         model: Model,
         mut grads: GradientsParams,
+        whole: Option<Whole>,
         learning_rate: f64,
         grad_factor: f64,
     ) -> Model {
@@ -142,7 +150,8 @@ impl Adam {
             grad_factor: grad_factor as f32,
         };
         let moments = &mut self.moments;
-        model.map(&mut Stepper { path: Path::default(), grads: &mut grads, moments, step })
+        let grads = &mut grads;
+        model.map(&mut Stepper { path: Path::default(), grads, moments, whole, step })
     }
 }
 
@@ -150,6 +159,7 @@ struct Stepper<'a> {
     path: Path,
     grads: &'a mut GradientsParams,
     moments: &'a mut BTreeMap<String, Moments>,
+    whole: Option<Whole>,
     step: AdamStep,
 }
 
@@ -163,12 +173,25 @@ impl ModuleMapper for Stepper<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let Some(grad) = self.grads.remove::<D>(param.id) else { return param };
         let name = self.path.name();
+        let whole = self.whole.as_mut();
+        let whole = whole.and_then(|whole| Some((whole.tables.remove(&name)?, &whole.ids[..])));
+        let len = match &whole {
+            Some((table, _)) => table.dims()[0],
+            None => grad.shape().num_elements(),
+        };
         // Taken out and put back, so that nothing else holds the tensors and they change in place.
         let moments = self.moments.remove(&name);
-        let moments =
-            moments.unwrap_or_else(|| zero_moments(grad.shape().num_elements(), &grad.device()));
+        let moments = moments.unwrap_or_else(|| zero_moments(len, &grad.device()));
         let (id, tensor, mapper) = param.consume();
-        let (tensor, moments) = adam_step(self.step, tensor.inner(), grad, moments);
+        let (tensor, moments) = match whole {
+            Some((table, ids)) => {
+                let mut shape: [usize; D] = tensor.dims();
+                shape[0] = len / shape[1..].iter().product::<usize>();
+                let (table, moments) = adam_rows(self.step, table, grad, ids, moments);
+                (table.reshape(shape), moments)
+            }
+            None => adam_step(self.step, tensor.inner(), grad, moments),
+        };
         self.moments.insert(name, moments);
         Param::from_mapped_value(id, Tensor::from_inner(tensor).require_grad(), mapper)
     }
@@ -178,10 +201,10 @@ fn zero_moments(len: usize, device: &Device) -> Moments {
     Moments { first: Tensor::zeros([len], device), second: Tensor::zeros([len], device) }
 }
 
-/// The Euclidean norm of each tensor's gradient, by name.
-pub(crate) fn norms(model: &Model, grads: &GradientsParams) -> Vec<(String, f64)> {
-    struct Norms<'a>(Path, &'a GradientsParams, Vec<(String, f64)>);
-    impl ModuleVisitor for Norms<'_> {
+/// The gradient of every tensor, by name and flattened.
+fn named_gradients(model: &Model, grads: &GradientsParams) -> Vec<(String, Tensor<1>)> {
+    struct Collector<'a>(Path, &'a GradientsParams, Vec<(String, Tensor<1>)>);
+    impl ModuleVisitor for Collector<'_> {
         fn enter_module(&mut self, name: &str, container: &str) {
             self.0.enter(name, container);
         }
@@ -190,11 +213,25 @@ pub(crate) fn norms(model: &Model, grads: &GradientsParams) -> Vec<(String, f64)
         }
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(grad) = self.1.get::<D>(param.id) {
-                self.2.push((self.0.name(), norm(grad)));
+                self.2.push((self.0.name(), grad.reshape([-1])));
             }
         }
     }
-    let mut norms = Norms(Path::default(), grads, Vec::new());
-    model.visit(&mut norms);
-    norms.2
+    let mut collector = Collector(Path::default(), grads, Vec::new());
+    model.visit(&mut collector);
+    collector.2
+}
+
+/// The Euclidean norm of each tensor's gradient, by name.
+pub(crate) fn norms(model: &Model, grads: &GradientsParams) -> Vec<(String, f64)> {
+    let grads = named_gradients(model, grads).into_iter();
+    grads.map(|(name, grad)| (name, norm(grad))).collect()
+}
+
+/// The gradients of all tensors one after the other, always in the same order.
+pub(crate) fn gradients(model: &Model, grads: &GradientsParams) -> Vec<f32> {
+    let values = |(_, grad): (_, Tensor<1>)| {
+        grad.into_data().try_into_vec::<f32>().expect("models are made of f32")
+    };
+    named_gradients(model, grads).into_iter().flat_map(values).collect()
 }

@@ -27,6 +27,7 @@ use crate::ops::{Shape, Workspace, pairwise_bytes};
 use crate::output::Meaning;
 use crate::parameters::{Adam, norms, tensors};
 use crate::random::{Noise, Weights, shuffled};
+use crate::rows::narrow;
 use crate::run::TrainingFolder;
 use items::{ItemList, draw_negatives};
 
@@ -87,7 +88,7 @@ pub struct EpochRecord {
     /// Items (queries or triples) per second of updates.
     pub items_per_second: f64,
     /// Share of the entries of the logits' gradient that were multiplied, of the part since the last
-    /// start; nothing for losses that are not over all objects, or not by softmaxes.
+    /// start; nothing for losses that are not over all objects.
     #[serde(default)]
     pub density: Option<f64>,
 }
@@ -194,6 +195,11 @@ pub fn train(
             let update = state.position.updates;
             let mut batch = items.batch(graph, numbers);
             batch.negatives = draw_negatives(graph, &batch.queries, config, update);
+            let mut whole = None;
+            if config.updates_rows(graph.entities().len()) {
+                let (model, tables) = narrow(state.model, &mut batch);
+                (state.model, whole) = (model, Some(tables));
+            }
             let noise = Noise::new(config.seed, update);
             let Loss { total, cross_entropy } =
                 state.model.loss(&batch, config, &noise, &workspace);
@@ -208,7 +214,7 @@ pub fn train(
                 None => 1.0,
             };
             learning_rate = learning_rate_at(config, &state.position, batches);
-            state.model = state.adam.step(state.model, grads, learning_rate, grad_factor);
+            state.model = state.adam.step(state.model, grads, whole, learning_rate, grad_factor);
 
             let position = &mut state.position;
             position.updates += 1;
@@ -343,7 +349,7 @@ pub fn forecast(config: &Config, graph: &Graph) -> u64 {
     step_bytes(config, &Domain::of(graph, config), batch)
 }
 
-/// Bytes of one training step: parameters, gradients, two moments, and what the kernel needs.
+/// Bytes of one training step: parameters, two moments, gradients, and what the kernel needs.
 pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 {
     let parameters = Model::n_parameters(config, domain);
     let components = config.n_components();
@@ -367,7 +373,9 @@ pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 
     // Every layer of a projection keeps about six tensors of its size for the backward pass.
     let activations = 6 * (config.layers + 1) * batch * components * config.dim
         + Model::n_batch_values(config, domain, batch);
-    (4 * size_of::<f32>() * parameters + workspace + size_of::<f32>() * activations) as u64
+    // Gradients of rows are as small as their batch.
+    let copies = if config.updates_rows(entities) { 3 } else { 4 };
+    (copies * size_of::<f32>() * parameters + workspace + size_of::<f32>() * activations) as u64
 }
 
 fn validate(

@@ -6,9 +6,12 @@
 
 use burn::module::{Module, Param};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear};
-use burn::tensor::{Tensor, activation};
+use burn::tensor::Tensor;
 
-use crate::ops::{Statistics, Treatment, channel_statistics, treat_channels};
+use crate::ops::{
+    ColumnTreatment, Statistics, Treatment, channel_statistics, column_statistics, treat_channels,
+    treat_columns,
+};
 use crate::random::{Noise, Weights};
 
 /// x·W + b, with b zero at the start.
@@ -33,7 +36,7 @@ pub(super) fn batch_norm(features: usize, weights: &Weights) -> BatchNorm {
 }
 
 /// Drops values in training, and does nothing in evaluation.
-pub(super) fn drop<const D: usize>(
+pub(crate) fn drop<const D: usize>(
     values: Tensor<D>,
     rate: f64,
     noise: Option<&Noise>,
@@ -72,30 +75,47 @@ impl Channels {
             Some(noise) => noise.mask(queries * channels, self.dropout),
             None => vec![1.0; queries * channels],
         };
-        let statistics = self.statistics(&values);
+        let statistics = statistics(&self.norm, &values, channel_statistics);
         let treatment = Treatment { statistics, floor: self.floor as f32, kept };
         treat_channels(values, self.norm.gamma.val(), self.norm.beta.val(), treatment)
     }
+}
 
-    /// Those of the batch in training, of all batches so far otherwise, like burn's own.
-    fn statistics(&self, values: &Tensor<3>) -> Statistics {
-        let BatchNorm { running_mean, running_var, momentum, .. } = &self.norm;
-        let floats = |tensor: Tensor<1>| {
-            tensor.into_data().try_into_vec::<f32>().expect("models are made of f32")
-        };
-        let device = values.device();
-        if !device.is_autodiff() {
-            let [mean, variance] = [running_mean, running_var].map(|state| floats(state.value()));
-            return Statistics { mean, variance };
-        }
-        let statistics = channel_statistics(values);
-        for (state, new) in [(running_mean, &statistics.mean), (running_var, &statistics.variance)]
-        {
-            let new = Tensor::<1>::from_floats(new.as_slice(), &device).mul_scalar(*momentum);
-            state.update(state.value_sync().mul_scalar(1.0 - momentum).add(new).detach());
-        }
-        statistics
+/// What a normalisation takes off and divides by: mean and variance of the batch in training, of all
+/// batches so far otherwise, like burn's own.
+fn statistics<const D: usize>(
+    norm: &BatchNorm,
+    values: &Tensor<D>,
+    of_batch: impl Fn(&Tensor<D>) -> Statistics,
+) -> Statistics {
+    let BatchNorm { running_mean, running_var, momentum, .. } = norm;
+    let floats = |tensor: Tensor<1>| {
+        tensor.into_data().try_into_vec::<f32>().expect("models are made of f32")
+    };
+    let device = values.device();
+    if !device.is_autodiff() {
+        let [mean, variance] = [running_mean, running_var].map(|state| floats(state.value()));
+        return Statistics { mean, variance };
     }
+    let statistics = of_batch(values);
+    for (state, new) in [(running_mean, &statistics.mean), (running_var, &statistics.variance)] {
+        let new = Tensor::<1>::from_floats(new.as_slice(), &device).mul_scalar(*momentum);
+        state.update(state.value_sync().mul_scalar(1.0 - momentum).add(new).detach());
+    }
+    statistics
+}
+
+/// Batch normalisation of columns, then `negative_slope` under values below zero, then dropout by
+/// the mask `kept`.
+pub(crate) fn normalise(
+    norm: &BatchNorm,
+    values: Tensor<2>,
+    negative_slope: f32,
+    kept: Option<Vec<f32>>,
+) -> Tensor<2> {
+    let statistics = statistics(norm, &values, column_statistics);
+    let treatment = ColumnTreatment { statistics, negative_slope, kept };
+    treat_columns(values, norm.gamma.val(), norm.beta.val(), treatment)
 }
 
 /// What a kernel sees at each place, so that a product convolves without padding:
@@ -134,6 +154,6 @@ impl Readout {
     /// `[B, C, P]` → `[B, D]`.
     pub(super) fn forward(&self, values: Tensor<3>, noise: Option<&Noise>) -> Tensor<2> {
         let hidden = self.linear.forward(values.flatten::<2>(1, 2));
-        activation::relu(self.norm.forward(drop(hidden, self.dropout, noise)))
+        normalise(&self.norm, drop(hidden, self.dropout, noise), 0.0, None)
     }
 }

@@ -1,10 +1,11 @@
 //! How does a step of Adam pass over a table once instead of a dozen times?
 
+use burn::backend::flex::FlexTensor;
 use burn::backend::{DispatchDevice, Flex};
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, IndexingUpdateOp, Int, Tensor, TensorData};
 use rayon::prelude::*;
 
-use super::values;
+use super::{gather, values};
 
 /// Floats per task: large enough that handing it out costs nothing.
 const PIECE: usize = 64 * 1024;
@@ -49,6 +50,23 @@ pub(crate) fn adam_step<const D: usize>(
     (parameter.reshape(shape), moments)
 }
 
+/// Updates some rows of a table and of its moments, all flattened, from the gradient of these rows:
+/// in place on the CPU.
+pub(crate) fn adam_rows<const D: usize>(
+    step: AdamStep,
+    table: Tensor<1>,
+    grad: Tensor<D>,
+    ids: &[u32],
+    moments: Moments,
+) -> (Tensor<1>, Moments) {
+    let grad = grad.reshape([-1]);
+    if is_on_cpu(&table) {
+        fused_rows(step, table, grad, ids, moments)
+    } else {
+        reference_rows(step, table, grad, ids, moments)
+    }
+}
+
 /// The Euclidean norm of all values of a tensor, added up in a fixed order.
 pub(crate) fn norm<const D: usize>(tensor: Tensor<D>) -> f64 {
     let tensor = tensor.reshape([-1]);
@@ -67,6 +85,13 @@ fn is_on_cpu(tensor: &Tensor<1>) -> bool {
     tensor.dtype() == DType::F32 && matches!(tensor.device().as_dispatch(), DispatchDevice::Flex(_))
 }
 
+fn on_cpu<const N: usize>(tensors: [Tensor<1>; N]) -> [FlexTensor; N] {
+    tensors.map(|tensor| {
+        let tensor = tensor.try_into_primitive::<Flex>().expect("the caller saw the CPU");
+        tensor.to_contiguous()
+    })
+}
+
 fn fused(
     step: AdamStep,
     parameter: Tensor<1>,
@@ -74,10 +99,7 @@ fn fused(
     moments: Moments,
 ) -> (Tensor<1>, Moments) {
     let [mut parameter, grad, mut first, mut second] =
-        [parameter, grad, moments.first, moments.second].map(|tensor| {
-            let tensor = tensor.try_into_primitive::<Flex>().expect("the caller saw the CPU");
-            tensor.to_contiguous()
-        });
+        on_cpu([parameter, grad, moments.first, moments.second]);
     update(
         step,
         parameter.storage_mut::<f32>(),
@@ -87,6 +109,28 @@ fn fused(
     );
     let [parameter, first, second] = [parameter, first, second].map(Tensor::from_primitive::<Flex>);
     (parameter, Moments { first, second })
+}
+
+fn fused_rows(
+    step: AdamStep,
+    table: Tensor<1>,
+    grad: Tensor<1>,
+    ids: &[u32],
+    moments: Moments,
+) -> (Tensor<1>, Moments) {
+    let [mut table, grad, mut first, mut second] =
+        on_cpu([table, grad, moments.first, moments.second]);
+    let [parameter, firsts, seconds] =
+        [&mut table, &mut first, &mut second].map(|tensor| tensor.storage_mut::<f32>());
+    let grad = grad.as_slice::<f32>().expect("contiguous f32");
+    let columns = grad.len() / ids.len();
+    for (id, grad) in ids.iter().zip(grad.chunks_exact(columns)) {
+        let row = *id as usize * columns..(*id as usize + 1) * columns;
+        let moments = (&mut firsts[row.clone()], &mut seconds[row.clone()]);
+        super::simd::adam(step, &mut parameter[row], grad, moments);
+    }
+    let [table, first, second] = [table, first, second].map(Tensor::from_primitive::<Flex>);
+    (table, Moments { first, second })
 }
 
 fn update(
@@ -120,6 +164,33 @@ fn reference(
     (parameter, Moments { first, second })
 }
 
+fn reference_rows(
+    step: AdamStep,
+    table: Tensor<1>,
+    grad: Tensor<1>,
+    ids: &[u32],
+    moments: Moments,
+) -> (Tensor<1>, Moments) {
+    let columns = grad.dims()[0] / ids.len();
+    let rows_of = |tensor: &Tensor<1>| {
+        let rows = tensor.dims()[0] / columns;
+        gather::reference(tensor.clone().reshape([rows, columns]), ids).reshape([-1])
+    };
+    let [first, second] = [&moments.first, &moments.second].map(rows_of);
+    let (rows, new) = reference(step, rows_of(&table), grad, Moments { first, second });
+    let put = |whole: Tensor<1>, new: Tensor<1>| {
+        let (len, change) = (whole.dims()[0], new - rows_of(&whole));
+        let numbers: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
+        let numbers = TensorData::new(numbers, [ids.len()]);
+        let numbers = Tensor::<1, Int>::from_data(numbers, &whole.device());
+        let change = change.reshape([ids.len(), columns]);
+        let whole = whole.reshape([len / columns, columns]);
+        whole.select_assign(0, numbers, change, IndexingUpdateOp::Add).reshape([-1])
+    };
+    let (first, second) = (put(moments.first, new.first), put(moments.second, new.second));
+    (put(table, rows), Moments { first, second })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn fused_steps_equal_plain_ones() {
+    fn fused_steps_equal_plain_ones_over_all_rows_and_some() {
         let device = Device::flex();
-        let tensor = |f: fn(f32) -> f32| {
-            let values: Vec<f32> = (0..100).map(|i| f(i as f32)).collect();
+        let tensor = |len: usize, f: fn(f32) -> f32| {
+            let values: Vec<f32> = (0..len).map(|i| f(i as f32)).collect();
             Tensor::<1>::from_floats(values.as_slice(), &device)
         };
         let step = AdamStep {
@@ -146,19 +217,28 @@ mod tests {
             epsilon: 1e-8,
             grad_factor: 0.5,
         };
-        let inputs = || {
-            let moments = Moments { first: tensor(|x| x.cos()), second: tensor(|x| x.abs()) };
-            (tensor(|x| x), tensor(|x| x.sin()), moments)
-        };
-        let (parameter, grad, moments) = inputs();
-        let (fused_parameter, fused_moments) = fused(step, parameter, grad, moments);
-        let (parameter, grad, moments) = inputs();
-        let (parameter, moments) = reference(step, parameter, grad, moments);
+        let moments =
+            || Moments { first: tensor(100, |x| x.cos()), second: tensor(100, |x| x.abs()) };
+        let parameter = || tensor(100, |x| x);
+        let all = tensor(100, |x| x.sin());
+        check(
+            fused(step, parameter(), all.clone(), moments()),
+            reference(step, parameter(), all, moments()),
+        );
+        // Rows of ten.
+        let (ids, some) = ([0, 3, 9], tensor(30, |x| x.sin()));
+        check(
+            fused_rows(step, parameter(), some.clone(), &ids, moments()),
+            reference_rows(step, parameter(), some, &ids, moments()),
+        );
+    }
+
+    fn check(found: (Tensor<1>, Moments), expected: (Tensor<1>, Moments)) {
         let tolerance = Tolerance::<f32>::relative(1e-5);
         for (a, b) in [
-            (fused_parameter, parameter),
-            (fused_moments.first, moments.first),
-            (fused_moments.second, moments.second),
+            (found.0, expected.0),
+            (found.1.first, expected.1.first),
+            (found.1.second, expected.1.second),
         ] {
             a.into_data().assert_approx_eq(&b.into_data(), tolerance);
         }

@@ -18,9 +18,6 @@ use rayon::prelude::*;
 
 use super::{flex_tensor, values};
 
-/// Under the root of a variance (Ioffe and Szegedy 2015; as in PyTorch).
-const EPSILON: f32 = 1e-5;
-
 /// Mean and variance of each channel, `[C]`.
 #[derive(Debug, Clone)]
 pub(crate) struct Statistics {
@@ -101,7 +98,7 @@ fn reference(
         let Statistics { mean, variance } = &treatment.statistics;
         (given(mean, [1, channels, 1]), given(variance, [1, channels, 1]))
     };
-    let normalised = (values - mean) / variance.add_scalar(EPSILON).sqrt();
+    let normalised = (values - mean) / variance.add_scalar(Statistics::EPSILON).sqrt();
     let shape = [1, channels, 1];
     let scaled = normalised * gamma.reshape(shape) + beta.reshape(shape);
     scaled.clamp_min(treatment.floor) * given(&treatment.kept, [queries, channels, 1])
@@ -131,7 +128,8 @@ impl ChannelsBackend for Flex {
         let source = values(&tensor);
         let mut out = vec![0.0; source.len()];
         by_row(&mut out, places, |row, out| {
-            let Line { slope, start } = Line::of(row % channels, &gamma, &beta, &treatment);
+            let Line { slope, start } =
+                Line::of(row % channels, &gamma, &beta, &treatment.statistics);
             let kept = treatment.kept[row];
             for (out, x) in out.iter_mut().zip(&source[row * places..]) {
                 *out = (x * slope + start).max(treatment.floor) * kept;
@@ -142,21 +140,24 @@ impl ChannelsBackend for Flex {
 }
 
 /// Normalisation, scale and shift of one channel together: slope·x + start.
-struct Line {
-    slope: f32,
-    start: f32,
+pub(super) struct Line {
+    pub(super) slope: f32,
+    pub(super) start: f32,
 }
 
 impl Line {
-    fn of(channel: usize, gamma: &[f32], beta: &[f32], treatment: &Treatment) -> Self {
-        let slope = gamma[channel] * treatment.statistics.inverse_deviation(channel);
-        Self { slope, start: beta[channel] - treatment.statistics.mean[channel] * slope }
+    pub(super) fn of(channel: usize, gamma: &[f32], beta: &[f32], statistics: &Statistics) -> Self {
+        let slope = gamma[channel] * statistics.inverse_deviation(channel);
+        Self { slope, start: beta[channel] - statistics.mean[channel] * slope }
     }
 }
 
 impl Statistics {
-    fn inverse_deviation(&self, channel: usize) -> f32 {
-        (self.variance[channel] + EPSILON).sqrt().recip()
+    /// Under the root of a variance (Ioffe and Szegedy 2015; as in PyTorch).
+    pub(super) const EPSILON: f32 = 1e-5;
+
+    pub(super) fn inverse_deviation(&self, channel: usize) -> f32 {
+        (self.variance[channel] + Self::EPSILON).sqrt().recip()
     }
 }
 
@@ -184,7 +185,7 @@ impl Backward<Flex, 3> for ChannelsBackward {
         let statistics = &treatment.statistics;
         // By the value before the floor, in normalised units: x̂ and the gradient that reaches it.
         let at = |row: usize| {
-            let line = Line::of(row % channels, &gamma, &beta, &treatment);
+            let line = Line::of(row % channels, &gamma, &beta, &treatment.statistics);
             let mean = statistics.mean[row % channels];
             let (inverse, kept) =
                 (statistics.inverse_deviation(row % channels), treatment.kept[row]);

@@ -121,16 +121,29 @@ struct Scored<'a> {
 impl Scored<'_> {
     /// The logits of some contexts and objects, row after row.
     fn logits(&self, context: &[f32], objects: Range<usize>, out: &mut [f32]) {
+        /// Contexts up to which objects are read once and not copied first.
+        const FEW: usize = 8;
+        if self.score == PairScore::Dot && context.len() <= FEW * self.dim {
+            simd::dots(out, context, self.vectors(&objects), self.dim);
+            if let Some(bias) = self.bias {
+                let rows = out.chunks_exact_mut(objects.len());
+                rows.for_each(|row| simd::add(row, &bias[objects.clone()]));
+            }
+            return;
+        }
         let mut onto = Onto::Replace;
         if let Some(bias) = self.bias {
             let rows = out.chunks_exact_mut(objects.len());
             rows.for_each(|row| row.copy_from_slice(&bias[objects.clone()]));
             onto = Onto::Add;
         }
-        let vectors = &self.objects[objects.start * self.object_dim..objects.end * self.object_dim];
         let context = Matrix::rows_of(context, self.dim);
-        let vectors = Matrix::rows_of(vectors, self.object_dim);
+        let vectors = Matrix::rows_of(self.vectors(&objects), self.object_dim);
         self.score.logits(self.weights, out, onto, context, vectors);
+    }
+
+    fn vectors(&self, objects: &Range<usize>) -> &[f32] {
+        &self.objects[objects.start * self.object_dim..objects.end * self.object_dim]
     }
 
     /// Those of a few contexts and all objects, which all threads share.

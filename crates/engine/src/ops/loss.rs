@@ -30,7 +30,7 @@ use super::{flex_tensor, simd, values};
 pub(crate) use softmax::Options as SoftmaxOptions;
 pub(crate) use sparse::Thinning;
 use tiles::{Grads, Inputs};
-pub(crate) use tiles::{Shape, Workspace};
+pub(crate) use tiles::{Shape, Work, Workspace};
 
 /// The answers of a batch of queries: which objects are true, and how much each counts.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -8,6 +8,8 @@
 
 mod adam;
 mod channels;
+mod columns;
+mod components;
 mod distance;
 mod gather;
 mod grouped;
@@ -22,13 +24,15 @@ mod product;
 mod score;
 mod simd;
 
-pub(crate) use adam::{AdamStep, Moments, adam_step, norm};
+pub(crate) use adam::{AdamStep, Moments, adam_rows, adam_step, norm};
 pub(crate) use channels::{Statistics, Treatment, channel_statistics, treat_channels};
+pub(crate) use columns::{ColumnTreatment, column_statistics, treat_columns};
+pub(crate) use components::component_products;
 pub(crate) use distance::Distance;
 pub(crate) use gather::gather_rows;
 pub(crate) use grouped::grouped_product;
 pub(crate) use log_probs::log_probs;
-pub(crate) use loss::{BatchAnswers, Logits, Shape, SoftmaxOptions, Thinning, Workspace};
+pub(crate) use loss::{BatchAnswers, Logits, Shape, SoftmaxOptions, Thinning, Work, Workspace};
 pub(crate) use loss::{binary_cross_entropy, cross_entropy};
 pub(crate) use messages::{Compose, Message, Messages, sum_messages};
 pub(crate) use mixtape::Mixtape;

@@ -91,12 +91,28 @@ pub(crate) fn multiply<'a>(
     right: impl Into<Operand<'a>>,
 ) {
     let (left, right) = (left.into(), right.into());
+    let (m, n) = (left.shape().0, right.shape().1);
+    assert_eq!(out.len(), m * n, "room for {} values for a product of {m}×{n}", out.len());
+    multiply_into(out, n, onto, left, right);
+}
+
+/// left · right, written to the start of `out` row after row, `stride` apart.
+pub(crate) fn multiply_into<'a>(
+    out: &mut [f32],
+    stride: usize,
+    onto: Onto,
+    left: impl Into<Operand<'a>>,
+    right: impl Into<Operand<'a>>,
+) {
+    let (left, right) = (left.into(), right.into());
     let ((m, inner), (right_rows, n)) = (left.shape(), right.shape());
     assert_eq!(inner, right_rows, "product of {m}×{inner} and {right_rows}×{n}");
-    assert_eq!(out.len(), m * n, "room for {} values for a product of {m}×{n}", out.len());
-    for Matrix { values, rows, columns, stride } in [left.matrix, right.matrix] {
+    assert!(stride >= n, "rows of {n} values {stride} apart");
+    let extents = [left.matrix, right.matrix]
+        .map(|Matrix { values, rows, columns, stride }| (values.len(), rows, columns, stride));
+    for (len, rows, columns, stride) in extents.into_iter().chain([(out.len(), m, n, stride)]) {
         let last = if rows == 0 { 0 } else { (rows - 1) * stride + columns };
-        assert!(values.len() >= last, "{rows}×{columns} at stride {stride} in {}", values.len());
+        assert!(len >= last, "{rows}×{columns} at stride {stride} in {len}");
     }
     let ((left_cs, left_rs), (right_cs, right_rs)) = (left.strides(), right.strides());
     // SAFETY: shapes agree and both factors and the result lie inside their slices, as asserted
@@ -108,7 +124,7 @@ pub(crate) fn multiply<'a>(
             inner,
             out.as_mut_ptr(),
             1,
-            n as isize,
+            stride as isize,
             onto == Onto::Add,
             left.matrix.values.as_ptr(),
             left_cs,

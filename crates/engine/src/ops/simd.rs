@@ -36,6 +36,7 @@ macro_rules! dispatched {
 pub(super) use dispatched;
 
 // After the macro, which they use.
+pub(crate) mod columns;
 pub(crate) mod select;
 pub(crate) mod sigmoid;
 
@@ -58,6 +59,10 @@ dispatched!(
 dispatched!(
     /// Replaces each x by `factor`·x − `less`.
     scale, scale_body, (row: &mut [f32], factor: f32, less: f32)
+);
+dispatched!(
+    /// Multiplies by `factors`, value by value.
+    multiply, multiply_body, (row: &mut [f32], factors: &[f32])
 );
 dispatched!(
     /// Adds `row` to `sum`, value by value.
@@ -89,6 +94,11 @@ dispatched!(
 dispatched!(
     /// Σ a·b.
     dot, dot_body, (a: &[f32], b: &[f32]) -> f32
+);
+dispatched!(
+    /// Σ a·b of every row a of `left` with every row b of `right`, all `dim` wide, row after row of
+    /// `left`. For a few of these: a product of matrices would first copy all of `right`.
+    dots, dots_body, (out: &mut [f32], left: &[f32], right: &[f32], dim: usize)
 );
 dispatched!(
     /// One step of Adam on a parameter, from its gradient and its two moments.
@@ -244,6 +254,13 @@ fn scale_body<const FMA: bool>(row: &mut [f32], factor: f32, less: f32) {
 }
 
 #[inline(always)]
+fn multiply_body<const FMA: bool>(row: &mut [f32], factors: &[f32]) {
+    for (x, factor) in row.iter_mut().zip(factors) {
+        *x *= factor;
+    }
+}
+
+#[inline(always)]
 fn add_body<const FMA: bool>(sum: &mut [f32], row: &[f32]) {
     for (sum, x) in sum.iter_mut().zip(row) {
         *sum += x;
@@ -312,6 +329,17 @@ fn dot_body<const FMA: bool>(a: &[f32], b: &[f32]) -> f32 {
         *lane = multiply_add::<FMA>(*a, *b, *lane);
     }
     total(lanes)
+}
+
+#[inline(always)]
+fn dots_body<const FMA: bool>(out: &mut [f32], left: &[f32], right: &[f32], dim: usize) {
+    let width = right.len() / dim;
+    for (i, b) in right.chunks_exact(dim).enumerate() {
+        // While b is in cache.
+        for (a, out) in left.chunks_exact(dim).zip(out.chunks_exact_mut(width)) {
+            out[i] = dot_body::<FMA>(a, b);
+        }
+    }
 }
 
 #[inline(always)]
@@ -420,6 +448,12 @@ mod tests {
             let mut copy = row.clone();
             assert!(close(exp_and_sum(&mut copy, 1.0), sum));
             assert!(copy.iter().zip(wide()).all(|(a, x)| close(*a, (x - 1.0).exp())));
+            let mut products = [0.0; 4];
+            let both = [row.clone(), copy.clone()].concat();
+            dots(&mut products, &both, &both, n.max(1));
+            let [a, b, c, d] = products;
+            assert!(n == 0 || [a, b, c, d] == [dot(&row, &row), b, b, dot(&copy, &copy)]);
+            assert!(n == 0 || (b, c) == (dot(&row, &copy), dot(&row, &copy)));
             assert!(close(dot(&row, &copy), wide().map(|x| x * (x - 1.0).exp()).sum()));
             let mut out = vec![0.0; n];
             let logits = [row.clone(), copy.clone()].concat();

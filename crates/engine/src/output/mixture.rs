@@ -9,6 +9,8 @@ use burn::tensor::{Tensor, activation};
 
 use super::Components;
 use crate::config::Activation;
+use crate::encoder::{drop, normalise};
+use crate::ops::component_products;
 use crate::random::{Noise, Weights};
 
 /// Sizes and choices of a mixture.
@@ -63,28 +65,36 @@ impl Mixture {
     pub(crate) fn forward(&self, query: Tensor<2>, noise: Option<&Noise>) -> Components {
         let [queries, dim] = query.dims();
         let log_prior = activation::log_softmax(query.clone().matmul(self.gate.val()), 1);
-        // [K, B, D]: every component starts from the same query vector.
-        let mut values = query.reshape([1, queries, dim]).repeat_dim(0, self.components);
+        // [B, D] at first, the same for every component, then [B, K·D].
+        let mut values = query;
         for projection in &self.projections {
-            values = values.matmul(projection.weight.val());
-            let all = values.swap_dims(0, 1).reshape([queries, self.components * dim]);
-            let mut all = self.activate(projection.norm.forward(all));
-            if let Some(noise) = noise {
-                all = noise.drop(all, self.dropout);
-            }
-            values = all.reshape([queries, self.components, dim]).swap_dims(0, 1);
+            values = component_products(values, projection.weight.val());
+            values = self.activate(&projection.norm, values, noise);
         }
-        let context = values.swap_dims(0, 1).reshape([queries * self.components, dim]);
-        Components { context, log_prior }
+        Components { context: values.reshape([queries * self.components, dim]), log_prior }
     }
 
-    fn activate(&self, values: Tensor<2>) -> Tensor<2> {
+    /// Normalisation, activation, dropout.
+    fn activate(&self, norm: &BatchNorm, values: Tensor<2>, noise: Option<&Noise>) -> Tensor<2> {
+        let fused = |values: Tensor<2>, negative_slope| {
+            let len = values.shape().num_elements();
+            let noise = noise.filter(|_| self.dropout > 0.0);
+            normalise(
+                norm,
+                values,
+                negative_slope,
+                noise.map(|noise| noise.mask(len, self.dropout)),
+            )
+        };
+        let curved = |curve: fn(Tensor<2>) -> Tensor<2>, values| {
+            drop(curve(normalise(norm, values, 1.0, None)), self.dropout, noise)
+        };
         match self.activation {
-            Activation::LeakyRelu => activation::leaky_relu(values, 0.01),
-            Activation::Relu => activation::relu(values),
-            Activation::Gelu => activation::gelu(values),
-            Activation::Tanh => activation::tanh(values),
-            Activation::Identity => values,
+            Activation::LeakyRelu => fused(values, 0.01),
+            Activation::Relu => fused(values, 0.0),
+            Activation::Identity => fused(values, 1.0),
+            Activation::Gelu => curved(activation::gelu, values),
+            Activation::Tanh => curved(activation::tanh, values),
         }
     }
 }

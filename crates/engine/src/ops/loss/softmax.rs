@@ -115,7 +115,7 @@ struct Forward<'a> {
 struct Bound {
     /// Σ_o y_o, which Γ_k cannot exceed.
     weight: f32,
-    /// log Σ exp z over the answers, below which L_k cannot be.
+    /// The largest z of an answer, below which L_k cannot be.
     normaliser: f32,
 }
 

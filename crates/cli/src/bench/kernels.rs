@@ -1,0 +1,101 @@
+//! How close to the machine's peak are the kernels?
+
+use clap::Args;
+use fullrank_engine::bench::{KernelSizes, KernelTiming, time_kernels};
+use serde::Serialize;
+
+use super::quartiles;
+use crate::output::{show, show_json, table};
+
+/// Every kernel of training and evaluation beside the machine's own matrix products.
+///
+/// Each runs forward and backward on random values. Its share of the peak is the time that its matrix
+/// products would take at the speed which products of tiles reach in the same process, on all threads
+/// and with nothing else, over the time it takes.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  fullrank bench kernels --entities 14541 --dim 200 --json")]
+pub(crate) struct KernelArguments {
+    /// Number of entities
+    #[arg(long, default_value_t = 14_541, value_parser = clap::value_parser!(u32).range(1..))]
+    entities: u32,
+
+    /// Width of the vectors
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    dim: u32,
+
+    /// Queries
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..))]
+    batch: u32,
+
+    /// Components of mixtures
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    components: u32,
+
+    /// Answers per query
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    answers: u32,
+
+    /// Run each this often, after once to warm up
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: u32,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Roofline {
+    system: String,
+    threads: usize,
+    /// 10⁹ operations a second of products of tiles.
+    peak_gflops: f64,
+    kernels: Vec<Timing>,
+}
+
+#[derive(Serialize)]
+struct Timing {
+    name: String,
+    /// Matrix products that it makes.
+    products: usize,
+    /// Median over the repetitions.
+    seconds: f64,
+    quartiles: [f64; 2],
+    /// What its products would take at the peak, of what it takes.
+    share_of_peak: f64,
+}
+
+pub(super) fn run(arguments: &KernelArguments) -> anyhow::Result<()> {
+    let sizes = KernelSizes {
+        entities: arguments.entities as usize,
+        dim: arguments.dim as usize,
+        batch: arguments.batch as usize,
+        components: arguments.components as usize,
+        answers: arguments.answers as usize,
+    };
+    let (timings, peak) = time_kernels(sizes, arguments.repeats as usize);
+    let timing = |KernelTiming { name, products, seconds, flops }| {
+        let [lower, median, upper] = quartiles(seconds);
+        let share_of_peak = flops / peak / median;
+        Timing { name, products, seconds: median, quartiles: [lower, upper], share_of_peak }
+    };
+    let roofline = Roofline {
+        system: format!("fullrank {}", env!("CARGO_PKG_VERSION")),
+        threads: rayon::current_num_threads(),
+        peak_gflops: peak / 1e9,
+        kernels: timings.into_iter().map(timing).collect(),
+    };
+    if arguments.json {
+        return show_json(&roofline);
+    }
+    let rows = roofline.kernels.iter().map(|kernel| {
+        let share = format!("{:.0} %", 100.0 * kernel.share_of_peak);
+        let seconds = format!("{:.4}", kernel.seconds);
+        vec![kernel.name.clone(), kernel.products.to_string(), seconds, share]
+    });
+    let table = table(&["", "products", "seconds", "of the peak"], rows);
+    show(&format!(
+        "{table}\nThe peak: {:.0} GFLOP/s, products of tiles on {} threads; medians of {}.\n",
+        roofline.peak_gflops, roofline.threads, arguments.repeats,
+    ))
+}

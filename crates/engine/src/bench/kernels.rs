@@ -1,0 +1,185 @@
+//! How close to the machine's peak are the kernels that a training spends its time in?
+//!
+//! Each is run as a model runs it, on random values, forward and backward, and set beside the time
+//! that its matrix products alone would take at the speed that products of tiles reach in the same
+//! process.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use burn::tensor::{Device, Tensor};
+
+use crate::ops::{
+    BatchAnswers, Logits, PairScore, SoftmaxOptions, Workspace, binary_cross_entropy,
+    component_products, cross_entropy, log_probs, peak,
+};
+use crate::output::Meaning;
+use crate::random::Weights;
+use crate::train::device;
+
+/// Sizes of what the kernels are run on.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelSizes {
+    /// Objects.
+    pub entities: usize,
+    /// Width of vectors.
+    pub dim: usize,
+    /// Queries.
+    pub batch: usize,
+    /// Components of a mixture.
+    pub components: usize,
+    /// Answers of each query.
+    pub answers: usize,
+}
+
+/// How long a kernel takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelTiming {
+    /// What it computes.
+    pub name: String,
+    /// Matrix products of its size that it makes.
+    pub products: usize,
+    /// Of each repetition.
+    pub seconds: Vec<f64>,
+    /// Floating-point operations of its products.
+    pub flops: f64,
+}
+
+/// Times every kernel; with it, the operations a second that products of tiles reach.
+pub fn time_kernels(sizes: KernelSizes, repeats: usize) -> (Vec<KernelTiming>, f64) {
+    /// Enough for all tiles of any size one would time.
+    const ALL: usize = usize::MAX;
+    let KernelSizes { components, .. } = sizes;
+    let mixture = |what: &str| format!("mixture of {components} softmaxes, {what}");
+    let mut timings = vec![
+        sizes.softmax("softmax, tiles kept".into(), 1, (3, ALL), repeats),
+        sizes.softmax("softmax, tiles made twice".into(), 1, (4, 0), repeats),
+        sizes.softmax(mixture("tiles kept"), components, (3, ALL), repeats),
+        sizes.softmax(mixture("tiles made twice"), components, (4, 0), repeats),
+        sizes.sigmoid("sigmoid".into(), 1, repeats),
+        sizes.sigmoid(format!("mixture of {components} sigmoids"), components, repeats),
+        sizes.log_probs("log-probabilities, softmax".into(), 1, repeats),
+        sizes.log_probs("log-probabilities, mixture".into(), components, repeats),
+    ];
+    timings.push(sizes.projections(repeats));
+    (timings, peak(sizes.dim))
+}
+
+impl KernelSizes {
+    fn softmax(
+        self,
+        name: String,
+        components: usize,
+        (products, kept_bytes): (usize, usize),
+        repeats: usize,
+    ) -> KernelTiming {
+        let workspace = Arc::new(Mutex::new(Workspace::new(kept_bytes)));
+        let (input, answers) = (self.logits(components, &device().autodiff()), self.some_answers());
+        let run = || {
+            let options = SoftmaxOptions::default();
+            let loss = cross_entropy(input.clone(), Arc::clone(&answers), options, &workspace);
+            drop(loss.backward());
+        };
+        self.timing(name, components, products, repeats, run)
+    }
+
+    fn sigmoid(self, name: String, components: usize, repeats: usize) -> KernelTiming {
+        let workspace = Arc::new(Mutex::new(Workspace::new(0)));
+        let (input, answers) = (self.logits(components, &device().autodiff()), self.some_answers());
+        let run = || {
+            let loss = binary_cross_entropy(input.clone(), Arc::clone(&answers), None, &workspace);
+            drop(loss.backward());
+        };
+        self.timing(name, components, 3, repeats, run)
+    }
+
+    fn log_probs(self, name: String, components: usize, repeats: usize) -> KernelTiming {
+        let input = self.logits(components, &device());
+        let mut out = Vec::new();
+        let run = || log_probs(input.clone(), Meaning::Share, &mut out);
+        self.timing(name, components, 1, repeats, run)
+    }
+
+    /// One layer of all components' projections.
+    fn projections(self, repeats: usize) -> KernelTiming {
+        let Self { dim, batch, components, .. } = self;
+        let mut weights = Weights::new(1, device().autodiff());
+        let values = weights.uniform([batch, components * dim], 1.0).require_grad();
+        let matrices = weights.uniform([components, dim, dim], 0.1).require_grad();
+        let run = || drop(component_products(values.clone(), matrices.clone()).sum().backward());
+        let flops = 3.0 * 2.0 * (batch * components * dim * dim) as f64;
+        let name = format!("a layer of {components} projections");
+        KernelTiming { name, products: 3, seconds: seconds(repeats, run), flops }
+    }
+
+    fn timing(
+        self,
+        name: String,
+        components: usize,
+        products: usize,
+        repeats: usize,
+        run: impl FnMut(),
+    ) -> KernelTiming {
+        let product = 2.0 * (self.batch * components * self.dim * self.entities) as f64;
+        let flops = products as f64 * product;
+        KernelTiming { name, products, seconds: seconds(repeats, run), flops }
+    }
+
+    /// As they are in training: objects and contexts have gradients, and scores are of some size.
+    fn logits(self, components: usize, device: &Device) -> Logits {
+        let Self { entities, dim, batch, .. } = self;
+        let mut weights = Weights::new(1, device.clone());
+        let mut learned = |rows: usize, columns: usize| -> Tensor<2> {
+            let values = weights.uniform([rows, columns], 1.0);
+            if device.is_autodiff() { values.require_grad() } else { values }
+        };
+        Logits {
+            context: learned(batch * components, dim),
+            log_prior: learned(batch, components),
+            objects: learned(entities, dim),
+            bias: None,
+            score: PairScore::Dot,
+            weights: None,
+        }
+    }
+
+    fn some_answers(self) -> Arc<BatchAnswers> {
+        let Self { entities, batch, answers, .. } = self;
+        let n = batch * answers;
+        Arc::new(BatchAnswers {
+            queries: (0..n).map(|i| (i / answers) as u32).collect(),
+            // Far apart, as if drawn.
+            objects: (0..n).map(|i| (i * 7919 % entities) as u32).collect(),
+            weights: vec![1.0 / answers as f32; n],
+        })
+    }
+}
+
+fn seconds(repeats: usize, mut run: impl FnMut()) -> Vec<f64> {
+    // The first makes room.
+    run();
+    let time = |_| {
+        let start = Instant::now();
+        run();
+        start.elapsed().as_secs_f64()
+    };
+    (0..repeats).map(time).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_is_timed_as_often_as_asked_and_counts_its_operations() {
+        let sizes = KernelSizes { entities: 50, dim: 8, batch: 6, components: 2, answers: 3 };
+        let (timings, peak) = time_kernels(sizes, 2);
+        assert!(peak > 0.0);
+        assert!(timings.iter().all(|timing| timing.seconds.len() == 2));
+        // Two components of six queries by fifty objects, eight multiplications and additions each.
+        let product = f64::from(2 * 6 * 50 * 8 * 2);
+        let mixed: Vec<f64> = timings.iter().map(|timing| timing.flops / product).collect();
+        let layer = f64::from(3 * 2 * 6 * 2 * 8 * 8) / product;
+        assert_eq!(mixed, [1.5, 2.0, 3.0, 4.0, 1.5, 3.0, 0.5, 1.0, layer]);
+    }
+}

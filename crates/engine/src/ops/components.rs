@@ -1,0 +1,214 @@
+//! How is every component's vector multiplied by a matrix of its own?
+//!
+//! The vectors of a query's components lie side by side, and stay there: products read and write
+//! them in place, where tensor operations would swap axes and copy before and after each.
+
+use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
+use burn::backend::autodiff::grads::Gradients;
+use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
+use burn::backend::flex::FlexTensor;
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{
+    Autodiff, Backend, Dispatch, DispatchDevice, Flex, TensorMetadata, backend_extension,
+};
+use burn::tensor::{DType, Tensor};
+use rayon::prelude::*;
+
+use super::product::{Matrix, Onto, multiply, multiply_into};
+use super::{flex_tensor, values};
+
+/// Queries per task.
+const ROWS: usize = 128;
+/// Rows of a matrix's gradient per task.
+const MATRIX_ROWS: usize = 64;
+
+/// out_k = values_k · matrices_k: `[B, K·D]` and `[K, D, F]` → `[B, K·F]`; `[B, D]` is the same
+/// vector for all components.
+pub(crate) fn component_products(values: Tensor<2>, matrices: Tensor<3>) -> Tensor<2> {
+    match values.device().without_autodiff().as_dispatch() {
+        DispatchDevice::Flex(_) if values.dtype() == DType::F32 => Tensor::from_dispatch(
+            Dispatch::component_products(values.into_dispatch(), matrices.into_dispatch()),
+        ),
+        _ => reference(values, matrices),
+    }
+}
+
+fn reference(values: Tensor<2>, matrices: Tensor<3>) -> Tensor<2> {
+    let [components, dim, out_dim] = matrices.dims();
+    let [queries, width] = values.dims();
+    let values = values.reshape([queries, width / dim, dim]).swap_dims(0, 1);
+    let values = values.repeat_dim(0, components * dim / width);
+    values.matmul(matrices).swap_dims(0, 1).reshape([queries, components * out_dim])
+}
+
+/// The operation as burn's backends know it.
+#[backend_extension(Autodiff, Flex)]
+pub(crate) trait ComponentsBackend: Backend {
+    /// See [`component_products`].
+    fn component_products(
+        values: FloatTensor<Self>,
+        matrices: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+}
+
+/// Sizes of one call.
+#[derive(Clone, Copy)]
+struct Sizes {
+    components: usize,
+    dim: usize,
+    out_dim: usize,
+    /// Of the values of a query: `dim` if all components share them.
+    width: usize,
+}
+
+impl Sizes {
+    fn of(values: &FlexTensor, matrices: &FlexTensor) -> Self {
+        let [components, dim, out_dim] = matrices.shape().dims();
+        let width = values.shape()[1];
+        assert!(
+            width == dim || width == components * dim,
+            "{components} components of {dim} in rows of {width}"
+        );
+        Self { components, dim, out_dim, width }
+    }
+
+    /// Where a component's values start in a row.
+    fn start(&self, component: usize) -> usize {
+        if self.width == self.dim { 0 } else { component * self.dim }
+    }
+
+    /// Some columns of one component's values, for a number of queries.
+    fn values<'a>(&self, rows: &'a [f32], component: usize) -> Matrix<'a> {
+        columns_of(rows, self.width, self.start(component), self.dim)
+    }
+
+    /// What is made of these.
+    fn made<'a>(&self, rows: &'a [f32], component: usize) -> Matrix<'a> {
+        let Self { components, out_dim, .. } = *self;
+        columns_of(rows, components * out_dim, component * out_dim, out_dim)
+    }
+
+    fn matrix<'a>(&self, matrices: &'a [f32], component: usize) -> Matrix<'a> {
+        let len = self.dim * self.out_dim;
+        Matrix::rows_of(&matrices[component * len..][..len], self.out_dim)
+    }
+}
+
+/// Some neighbouring columns of rows that are `stride` wide.
+fn columns_of(rows: &[f32], stride: usize, start: usize, columns: usize) -> Matrix<'_> {
+    Matrix { values: &rows[start..], rows: rows.len() / stride, columns, stride }
+}
+
+impl ComponentsBackend for Flex {
+    fn component_products(tensor: FlexTensor, matrices: FlexTensor) -> FlexTensor {
+        let sizes = Sizes::of(&tensor, &matrices);
+        let Sizes { components, out_dim, width, .. } = sizes;
+        let (source, matrices) = (values(&tensor), values(&matrices));
+        let queries = tensor.shape()[0];
+        let stride = components * out_dim;
+        let mut out = vec![0.0; queries * stride];
+        out.par_chunks_mut(ROWS * stride).zip(source.par_chunks(ROWS * width)).for_each(
+            |(out, source)| {
+                for k in 0..components {
+                    let (values, matrix) = (sizes.values(source, k), sizes.matrix(&matrices, k));
+                    let out = &mut out[k * out_dim..];
+                    multiply_into(out, stride, Onto::Replace, values, matrix);
+                }
+            },
+        );
+        flex_tensor(out, [queries, stride])
+    }
+}
+
+#[derive(Debug)]
+struct ComponentsBackward;
+
+#[derive(Debug, Clone)]
+struct State {
+    values: FlexTensor,
+    matrices: FlexTensor,
+}
+
+impl Backward<Flex, 2> for ComponentsBackward {
+    type State = State;
+
+    fn backward(self, ops: Ops<State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
+        let grad = grads.consume::<Flex>(&ops.node);
+        let State { values: tensor, matrices } = ops.state;
+        let sizes = Sizes::of(&tensor, &matrices);
+        let Sizes { components, dim, out_dim, width } = sizes;
+        let (source, matrices, grad) = (values(&tensor), values(&matrices), values(&grad));
+        let [values_node, matrices_node] = ops.parents;
+        if let Some(node) = values_node {
+            let mut out = vec![0.0; source.len()];
+            let grads_of = grad.par_chunks(ROWS * components * out_dim);
+            out.par_chunks_mut(ROWS * width).zip(grads_of).for_each(|(out, grad)| {
+                for k in 0..components {
+                    let matrix = sizes.matrix(&matrices, k).transposed();
+                    let start = sizes.start(k);
+                    let onto = if start == 0 && k > 0 { Onto::Add } else { Onto::Replace };
+                    multiply_into(&mut out[start..], width, onto, sizes.made(grad, k), matrix);
+                }
+            });
+            grads.register::<Flex>(node.id, flex_tensor(out, [tensor.shape()[0], width]));
+        }
+        if let Some(node) = matrices_node {
+            let mut out = vec![0.0; components * dim * out_dim];
+            out.par_chunks_exact_mut(dim * out_dim).enumerate().for_each(|(k, out)| {
+                let tasks = out.par_chunks_mut(MATRIX_ROWS * out_dim).enumerate();
+                tasks.for_each(|(task, out)| {
+                    let start = sizes.start(k) + task * MATRIX_ROWS;
+                    let values = columns_of(&source, width, start, out.len() / out_dim);
+                    multiply(out, Onto::Replace, values.transposed(), sizes.made(&grad, k));
+                });
+            });
+            grads.register::<Flex>(node.id, flex_tensor(out, [components, dim, out_dim]));
+        }
+    }
+}
+
+impl<C: CheckpointStrategy> ComponentsBackend for Autodiff<Flex, C> {
+    fn component_products(
+        values: FloatTensor<Self>,
+        matrices: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let ((values, a), (matrices, b)) = (values.into_parts(), matrices.into_parts());
+        let out = Flex::component_products(values.clone(), matrices.clone());
+        match ComponentsBackward.prepare::<C>([a, b]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => prep.finish(State { values, matrices }, out),
+            OpsKind::UnTracked(prep) => prep.finish(out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, Distribution, Tolerance};
+
+    #[test]
+    fn products_in_place_equal_those_of_copies() {
+        let device = Device::flex().autodiff();
+        let random = |shape: [usize; 2]| {
+            Tensor::<2>::random(shape, Distribution::Normal(0.0, 1.0), &device).require_grad()
+        };
+        // Shared or each its own; more queries and rows of a matrix than a task.
+        for (queries, components, dim, out_dim, width) in
+            [(200, 3, 70, 5, 70), (130, 4, 6, 9, 24), (7, 1, 6, 6, 6)]
+        {
+            let values = random([queries, width]);
+            let matrices = random([components * dim, out_dim]);
+            let run = |product: &dyn Fn(Tensor<2>, Tensor<3>) -> Tensor<2>| {
+                let by_component = matrices.clone().reshape([components, dim, out_dim]);
+                let out = product(values.clone(), by_component);
+                let grads = out.clone().square().sum().backward();
+                [out, values.grad(&grads).unwrap(), matrices.grad(&grads).unwrap()]
+                    .map(|tensor| tensor.into_data())
+            };
+            for (fused, plain) in run(&component_products).iter().zip(&run(&reference)) {
+                // Sums of a few hundred f32, which may cancel.
+                fused.assert_approx_eq::<f32>(plain, Tolerance::rel_abs(1e-4, 2e-3));
+            }
+        }
+    }
+}
