@@ -50,8 +50,13 @@ fn reference(input: Logits, meaning: Meaning) -> Tensor<2> {
     ((mixed - top.clone()).exp().sum_dim(1).log() + top).reshape([queries, entities])
 }
 
+/// Objects of one tile: its logits are normalised while they are in cache.
+const TILE: usize = 512;
+/// Rows (queries × components) up to which objects are read once and not copied first.
+const FEW_ROWS: usize = 8;
+
 fn fused(input: Logits, meaning: Meaning, out: &mut Vec<f32>) {
-    /// Rows (queries × components) of one tile, at most.
+    /// Rows of one block, at most.
     const ROWS: usize = 128;
     /// Floats of one thread's logits, at most; fewer rows where objects are many.
     const FLOATS: usize = 16 * 1024 * 1024;
@@ -72,42 +77,26 @@ fn fused(input: Logits, meaning: Meaning, out: &mut Vec<f32>) {
         object_dim,
         bias: bias.as_deref(),
         dim,
+        entities,
+        components,
+        meaning,
     };
-    let mixed =
-        |out: &mut [f32], logits: &[f32], log_prior: &[f32], room: &mut Vec<f32>| match meaning {
-            Meaning::Share => mix(out, logits, log_prior, room),
-            Meaning::Holds => mix_sigmoids(out, logits, log_prior),
-        };
-
-    let block = (ROWS.min(FLOATS / entities) / components).max(1);
     out.resize(queries * entities, 0.0);
-    if queries.div_ceil(block) < rayon::current_num_threads() {
-        // Too few blocks for all threads: they share the objects of each query instead.
-        let of_queries =
-            context.chunks_exact(components * dim).zip(log_prior.chunks_exact(components));
-        for (out, (context, log_prior)) in out.chunks_exact_mut(entities).zip(of_queries) {
-            mixed(out, &scored.logits_by_all(context, entities), log_prior, &mut Vec::new());
-        }
+    if queries * components <= FEW_ROWS {
+        // One block: threads share its tiles.
+        scored.block_by_all(&context, &log_prior, out);
         return;
     }
+    let block = (ROWS.min(FLOATS / entities) / components).max(1);
     out.par_chunks_mut(block * entities)
         .zip(context.par_chunks(block * components * dim))
         .zip(log_prior.par_chunks(block * components))
-        .for_each_init(Default::default, |rooms, ((out, context), log_prior)| {
-            let (logits, room): &mut (Vec<f32>, Vec<f32>) = rooms;
-            logits.resize(log_prior.len() * entities, 0.0);
-            scored.logits(context, 0..entities, logits);
-            for ((out, logits), log_prior) in out
-                .chunks_exact_mut(entities)
-                .zip(logits.chunks_exact(components * entities))
-                .zip(log_prior.chunks_exact(components))
-            {
-                mixed(out, logits, log_prior, room);
-            }
+        .for_each_init(Tiles::default, |tiles, ((out, context), log_prior)| {
+            scored.block(context, log_prior, tiles, out);
         });
 }
 
-/// Objects, and how they are scored.
+/// Objects, how they are scored, and what becomes of it.
 struct Scored<'a> {
     score: PairScore,
     weights: &'a [f32],
@@ -116,14 +105,95 @@ struct Scored<'a> {
     bias: Option<&'a [f32]>,
     /// Width of contexts.
     dim: usize,
+    entities: usize,
+    components: usize,
+    meaning: Meaning,
+}
+
+/// What a block of rows makes of all objects, tile after tile, the rows of a tile one after the other.
+#[derive(Default)]
+struct Tiles {
+    /// Logits, or exp(z − largest) of those that are mixed.
+    values: Vec<f32>,
+    /// Of every row of every tile.
+    sums: Vec<Sum>,
+}
+
+/// Σ exp z, as the largest z and Σ exp(z − largest).
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    top: f32,
+    sum: f32,
+}
+
+impl Tiles {
+    fn make_room(&mut self, rows: usize, entities: usize) {
+        self.values.resize(rows * entities, 0.0);
+        self.sums.resize(rows * entities.div_ceil(TILE), Sum::default());
+    }
 }
 
 impl Scored<'_> {
+    /// All of a block, by one thread.
+    fn block(&self, context: &[f32], log_prior: &[f32], tiles: &mut Tiles, out: &mut [f32]) {
+        let rows = log_prior.len();
+        tiles.make_room(rows, self.entities);
+        let slots = tiles.values.chunks_mut(rows * TILE).zip(tiles.sums.chunks_mut(rows));
+        for (objects, (values, sums)) in pieces(0..self.entities, TILE).zip(slots) {
+            self.fill_tile(context, objects, values, sums);
+        }
+        for (query, out) in out.chunks_exact_mut(self.entities).enumerate() {
+            let mixing = Mixing::of(self, tiles, query, log_prior);
+            for (tile, out) in out.chunks_mut(TILE).enumerate() {
+                mixing.fill(self, context, tile, out);
+            }
+        }
+    }
+
+    /// The same for a few rows, by all threads.
+    fn block_by_all(&self, context: &[f32], log_prior: &[f32], out: &mut [f32]) {
+        let rows = log_prior.len();
+        let mut tiles = Tiles::default();
+        tiles.make_room(rows, self.entities);
+        let slots = tiles.values.par_chunks_mut(rows * TILE).zip(tiles.sums.par_chunks_mut(rows));
+        slots.enumerate().for_each(|(tile, (values, sums))| {
+            let objects = tile * TILE..((tile + 1) * TILE).min(self.entities);
+            self.fill_tile(context, objects, values, sums);
+        });
+        for (query, out) in out.chunks_exact_mut(self.entities).enumerate() {
+            let mixing = Mixing::of(self, &tiles, query, log_prior);
+            out.par_chunks_mut(TILE).enumerate().for_each(|(tile, out)| {
+                mixing.fill(self, context, tile, out);
+            });
+        }
+    }
+
+    /// The logits of all rows and some objects, and what normalising needs of them.
+    fn fill_tile(
+        &self,
+        context: &[f32],
+        objects: Range<usize>,
+        values: &mut [f32],
+        sums: &mut [Sum],
+    ) {
+        let width = objects.len();
+        self.logits(context, objects, values);
+        if self.meaning == Meaning::Holds {
+            return;
+        }
+        for (values, sum) in values.chunks_exact_mut(width).zip(sums) {
+            let top = simd::maximum(values);
+            let of_exps = match self.components {
+                1 => simd::sum_of_exp(values, top),
+                _ => simd::exp_and_sum(values, top),
+            };
+            *sum = Sum { top, sum: of_exps };
+        }
+    }
+
     /// The logits of some contexts and objects, row after row.
     fn logits(&self, context: &[f32], objects: Range<usize>, out: &mut [f32]) {
-        /// Contexts up to which objects are read once and not copied first.
-        const FEW: usize = 8;
-        if self.score == PairScore::Dot && context.len() <= FEW * self.dim {
+        if self.score == PairScore::Dot && context.len() <= FEW_ROWS * self.dim {
             simd::dots(out, context, self.vectors(&objects), self.dim);
             if let Some(bias) = self.bias {
                 let rows = out.chunks_exact_mut(objects.len());
@@ -145,69 +215,83 @@ impl Scored<'_> {
     fn vectors(&self, objects: &Range<usize>) -> &[f32] {
         &self.objects[objects.start * self.object_dim..objects.end * self.object_dim]
     }
+}
 
-    /// Those of a few contexts and all objects, which all threads share.
-    fn logits_by_all(&self, context: &[f32], entities: usize) -> Vec<f32> {
-        /// Objects of one task: their vectors take some megabytes.
-        const PIECE: usize = 8192;
-        let rows = context.len() / self.dim;
-        let of_pieces: Vec<Vec<f32>> = pieces(0..entities, PIECE)
-            .collect::<Vec<_>>()
-            .into_par_iter()
-            .map(|objects| {
-                let mut logits = vec![0.0; rows * objects.len()];
-                self.logits(context, objects, &mut logits);
-                logits
-            })
+/// How the components of one query become log-probabilities.
+struct Mixing<'a> {
+    tiles: &'a Tiles,
+    rows: usize,
+    /// The first of its rows in the block.
+    first: usize,
+    log_prior: &'a [f32],
+    share: Vec<f32>,
+    /// L_k, as a largest logit and what is to be added to it.
+    normalisers: Vec<(f32, f32)>,
+}
+
+impl<'a> Mixing<'a> {
+    /// Of a query of a block, whose weights are `log_prior`.
+    fn of(scored: &Scored, tiles: &'a Tiles, query: usize, log_prior: &'a [f32]) -> Self {
+        let (rows, first) = (log_prior.len(), query * scored.components);
+        let log_prior = &log_prior[first..first + scored.components];
+        let normaliser = |row: usize| {
+            let sums = || tiles.sums[row..].iter().step_by(rows);
+            let top = sums().fold(f32::NEG_INFINITY, |top, sum| top.max(sum.top));
+            let of_tile = |sum: &Sum| f64::from(sum.sum) * f64::from(sum.top - top).exp();
+            (top, sums().map(of_tile).sum::<f64>().ln() as f32)
+        };
+        let normalisers = match scored.meaning {
+            Meaning::Share => (first..first + scored.components).map(normaliser).collect(),
+            Meaning::Holds => Vec::new(),
+        };
+        let share = log_prior.iter().map(|x| x.exp()).collect();
+        Self { tiles, rows, first, log_prior, share, normalisers }
+    }
+
+    /// The log-probabilities of a tile's objects.
+    fn fill(&self, scored: &Scored, context: &[f32], tile: usize, out: &mut [f32]) {
+        let width = out.len();
+        let start = self.rows * tile * TILE + self.first * width;
+        let values = &self.tiles.values[start..][..scored.components * width];
+        match (scored.meaning, &self.normalisers[..]) {
+            (Meaning::Holds, _) if scored.components == 1 => {
+                simd::sigmoid::log_sigmoid(out, values);
+            }
+            (Meaning::Holds, _) => {
+                let prior = simd::sigmoid::Prior { log: self.log_prior, share: &self.share };
+                simd::sigmoid::log_mixed_sigmoid(out, values, prior, &mut Vec::new());
+            }
+            // The largest logit is taken off first: added to the logarithm of the sum, it would
+            // round that to the digits of a logit, however large.
+            (Meaning::Share, [(top, log_sum)]) => {
+                let more = self.log_prior[0] - log_sum;
+                out.iter_mut().zip(values).for_each(|(out, logit)| *out = (logit - top) + more);
+            }
+            (Meaning::Share, _) => self.mix(scored, context, tile, values, out),
+        }
+    }
+
+    /// log Σ_k π_k exp(z_k − L_k), of exponentials.
+    fn mix(&self, scored: &Scored, context: &[f32], tile: usize, exps: &[f32], out: &mut [f32]) {
+        let sums = &self.tiles.sums[tile * self.rows + self.first..][..scored.components];
+        let factor = |((sum, (top, log_sum)), log_prior): ((&Sum, &(f32, f32)), &f32)| {
+            ((sum.top - top) + (log_prior - log_sum)).exp()
+        };
+        let parts = sums.iter().zip(&self.normalisers).zip(self.log_prior);
+        let factors: Vec<f32> = parts.map(factor).collect();
+        if simd::log_mixture(out, exps, &factors) {
+            return;
+        }
+        // Some are so small that exponentials do not tell them apart: from the logits again.
+        let context = &context[self.first * scored.dim..][..scored.components * scored.dim];
+        let objects = tile * TILE..tile * TILE + out.len();
+        let mut logits = vec![0.0; exps.len()];
+        scored.logits(context, objects, &mut logits);
+        let shifts: Vec<(f32, f32)> = (self.normalisers.iter().zip(self.log_prior))
+            .map(|((top, log_sum), log_prior)| (*top, log_prior - log_sum))
             .collect();
-        let mut logits = Vec::with_capacity(rows * entities);
-        for row in 0..rows {
-            for piece in &of_pieces {
-                let width = piece.len() / rows;
-                logits.extend_from_slice(&piece[row * width..][..width]);
-            }
-        }
-        logits
+        simd::log_sum_exp(out, &logits, &shifts);
     }
-}
-
-/// Normalises and mixes the components of one query; `exps` is room for as many values as `logits`.
-///
-/// The largest logit is taken off first, which loses nothing where probabilities are large: added to
-/// the logarithm of a sum it would round that to the digits of a logit, however large.
-fn mix(out: &mut [f32], logits: &[f32], log_prior: &[f32], exps: &mut Vec<f32>) {
-    exps.resize(logits.len(), 0.0);
-    let rows = logits.chunks_exact(out.len()).zip(exps.chunks_exact_mut(out.len()));
-    let (tops, log_factors): (Vec<f32>, Vec<f32>) = rows
-        .zip(log_prior)
-        .map(|((row, exps), log_prior)| {
-            let top = simd::maximum(row);
-            exps.copy_from_slice(row);
-            (top, log_prior - simd::exp_and_sum(exps, top).ln())
-        })
-        .unzip();
-    match (&tops[..], &log_factors[..]) {
-        ([top], [log_factor]) => {
-            for (out, logit) in out.iter_mut().zip(logits) {
-                *out = (logit - top) + log_factor;
-            }
-        }
-        _ => {
-            let factors: Vec<f32> = log_factors.iter().map(|x| x.exp()).collect();
-            let parts = simd::Parts { logits, exps, tops: &tops, log_factors: &log_factors };
-            simd::log_mixture(out, parts, &factors);
-        }
-    }
-}
-
-/// Mixes the sigmoids of one query's components.
-fn mix_sigmoids(out: &mut [f32], logits: &[f32], log_prior: &[f32]) {
-    if let [_] = log_prior {
-        return simd::sigmoid::log_sigmoid(out, logits);
-    }
-    let share: Vec<f32> = log_prior.iter().map(|x| x.exp()).collect();
-    let prior = simd::sigmoid::Prior { log: log_prior, share: &share };
-    simd::sigmoid::log_mixed_sigmoid(out, logits, prior, &mut Vec::new());
 }
 
 #[cfg(test)]

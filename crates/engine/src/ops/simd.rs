@@ -4,8 +4,6 @@
 //! for the baseline of the target and for AVX2 with FMA, chosen at run time.
 //! The two differ in the last bits, so a run repeats bit for bit on one instruction set.
 
-use std::ops::Range;
-
 use super::adam::AdamStep;
 
 /// Floats per step of every loop below: two AVX2 registers.
@@ -106,21 +104,14 @@ dispatched!(
     (step: AdamStep, parameter: &mut [f32], grad: &[f32], moments: (&mut [f32], &mut [f32]))
 );
 dispatched!(
-    /// log Σ_k factor_k·exp(logit_k − top_k), value by value.
-    log_mixture, log_mixture_body, (out: &mut [f32], parts: Parts<'_>, factors: &[f32])
+    /// log Σ_k factor_k·row_k, value by value, of rows of exponentials, one per factor; false if a sum
+    /// is so small that the floor under [`exp`] shows.
+    log_mixture, log_mixture_body, (out: &mut [f32], rows: &[f32], factors: &[f32]) -> bool
 );
-
-/// The components of a query, one row of logits each.
-#[derive(Clone, Copy)]
-pub(crate) struct Parts<'a> {
-    pub(crate) logits: &'a [f32],
-    /// exp(logit − top) of each.
-    pub(crate) exps: &'a [f32],
-    /// The largest logit of each row.
-    pub(crate) tops: &'a [f32],
-    /// Logarithms of what each row's exponentials are multiplied by.
-    pub(crate) log_factors: &'a [f32],
-}
+dispatched!(
+    /// log Σ_k exp((row_k − shift_k) + more_k), value by value; `rows` has one row per pair of these.
+    log_sum_exp, log_sum_exp_body, (out: &mut [f32], rows: &[f32], shifts: &[(f32, f32)])
+);
 
 #[inline(always)]
 pub(super) fn multiply_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
@@ -360,55 +351,49 @@ fn adam_body<const FMA: bool>(
 }
 
 #[inline(always)]
-fn log_mixture_body<const FMA: bool>(out: &mut [f32], parts: Parts<'_>, factors: &[f32]) {
-    /// Sums below are made in log space, as [`exp`] has a floor under what they are made of.
+fn log_mixture_body<const FMA: bool>(out: &mut [f32], rows: &[f32], factors: &[f32]) -> bool {
+    /// Well above what the floor under a few exponentials adds up to.
     const TINY: f32 = 1e-30;
     let n = out.len();
+    let mut are_large = true;
     for start in (0..n).step_by(LANES) {
-        let range = start..n.min(start + LANES);
+        let width = LANES.min(n - start);
         let mut sum = [0.0; LANES];
-        for (row, factor) in parts.exps.chunks_exact(n).zip(factors) {
-            for (sum, x) in sum.iter_mut().zip(&row[range.clone()]) {
+        for (row, factor) in rows.chunks_exact(n).zip(factors) {
+            for (sum, x) in sum.iter_mut().zip(&row[start..start + width]) {
                 *sum = multiply_add::<FMA>(*factor, *x, *sum);
             }
         }
-        // NaN is not above it either, and the sum in log space keeps it.
-        let mut are_large = true;
-        for sum in &sum[..range.len()] {
+        for (out, sum) in out[start..start + width].iter_mut().zip(&sum) {
+            // NaN is not above it either, and a sum in log space keeps it.
             are_large &= *sum > TINY;
-        }
-        let out = &mut out[range.clone()];
-        if are_large {
-            for (out, sum) in out.iter_mut().zip(&sum) {
-                *out = ln::<FMA>(*sum);
-            }
-        } else {
-            log_sum_exp::<FMA>(out, &parts, range);
+            *out = ln::<FMA>(*sum);
         }
     }
+    are_large
 }
 
-/// The same in log space, for some of the values, at most `LANES`.
 #[inline(always)]
-fn log_sum_exp<const FMA: bool>(out: &mut [f32], parts: &Parts<'_>, range: Range<usize>) {
-    let n = parts.logits.len() / parts.tops.len();
-    let shifts = parts.tops.iter().zip(parts.log_factors);
-    let rows = parts.logits.chunks_exact(n).zip(shifts);
-    let mut top = [f32::NEG_INFINITY; LANES];
-    for (row, (shift, log_factor)) in rows.clone() {
-        for (top, x) in top.iter_mut().zip(&row[range.clone()]) {
-            let x = (x - shift) + log_factor;
-            *top = if x > *top { x } else { *top };
+fn log_sum_exp_body<const FMA: bool>(out: &mut [f32], rows: &[f32], shifts: &[(f32, f32)]) {
+    let n = out.len();
+    for start in (0..n).step_by(LANES) {
+        let width = LANES.min(n - start);
+        let mut top = [f32::NEG_INFINITY; LANES];
+        for (row, (shift, more)) in rows.chunks_exact(n).zip(shifts) {
+            for (top, x) in top.iter_mut().zip(&row[start..start + width]) {
+                let x = (x - shift) + more;
+                *top = if x > *top { x } else { *top };
+            }
         }
-    }
-    let mut sum = [0.0; LANES];
-    for (row, (shift, log_factor)) in rows {
-        for ((sum, top), x) in sum.iter_mut().zip(&top).zip(&row[range.clone()]) {
-            *sum += exp::<FMA>((x - shift) + log_factor - top);
+        let mut sum = [0.0; LANES];
+        for (row, (shift, more)) in rows.chunks_exact(n).zip(shifts) {
+            for ((sum, top), x) in sum.iter_mut().zip(&top).zip(&row[start..start + width]) {
+                *sum += exp::<FMA>((x - shift) + more - top);
+            }
         }
-    }
-    for ((out, sum), top) in out.iter_mut().zip(&sum).zip(&top) {
-        *out = top + ln::<FMA>(*sum);
+        for ((out, sum), top) in out[start..start + width].iter_mut().zip(&sum).zip(&top) {
+            *out = top + ln::<FMA>(*sum);
+        }
     }
 }
 
@@ -456,22 +441,17 @@ mod tests {
             assert!(n == 0 || (b, c) == (dot(&row, &copy), dot(&row, &copy)));
             assert!(close(dot(&row, &copy), wide().map(|x| x * (x - 1.0).exp()).sum()));
             let mut out = vec![0.0; n];
-            let logits = [row.clone(), copy.clone()].concat();
-            // In plain sums, and in log space because all are tiny.
-            for log_factors in [[0.5, -6.0_f32], [-90.0, -92.0]] {
-                let tops = [3.0, -1.0_f32];
-                let mut exps = logits.clone();
-                exps.chunks_exact_mut(n.max(1)).zip(tops).for_each(|(exps, top)| {
-                    exp_and_sum(exps, top);
-                });
-                let parts =
-                    Parts { logits: &logits, exps: &exps, tops: &tops, log_factors: &log_factors };
-                log_mixture(&mut out, parts, &log_factors.map(f32::exp));
-                let [first, second] = [0, 1].map(|k| f64::from(log_factors[k] - tops[k]));
-                for ((out, x), y) in out.iter().zip(wide()).zip(&copy) {
-                    assert!(close(*out, ((x + first).exp() + (f64::from(*y) + second).exp()).ln()));
-                }
+            log_sum_exp(&mut out, &both, &[(0.5, 1.0), (60.0, 0.0)]);
+            for ((out, x), y) in out.iter().zip(wide()).zip(&copy) {
+                assert!(close(*out, ((x + 0.5).exp() + (f64::from(*y) - 60.0).exp()).ln()));
             }
+            let mut exps = both.clone();
+            exp_and_sum(&mut exps, 0.0);
+            assert!(log_mixture(&mut out, &exps, &[0.3, 2.0]));
+            for ((out, x), y) in out.iter().zip(wide()).zip(&copy) {
+                assert!(close(*out, (0.3 * x.exp() + 2.0 * f64::from(*y).exp()).ln()));
+            }
+            assert_eq!(log_mixture(&mut out, &exps, &[1e-37, 1e-38]), n == 0, "too small");
         }
     }
 }
