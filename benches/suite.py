@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Everything that BENCHMARKS.md says of speed, in one run: fullrank, and PyTorch beside it where it does the same.
+"""What a user waits for, in one run: fullrank, and PyTorch beside it where it does the same.
 
     cargo build --release
     python3 -m venv peer && peer/bin/pip install torch==2.13.0 numpy zstandard
@@ -33,8 +33,8 @@ def main():
     parser.add_argument("--rounds", default="2", help="of each training step, in turn")
     args = parser.parse_args()
     for name, options in HALF.items():
-        if not (args.runs / name).exists():
-            call(args, "train", args.data, *options, "--out", args.runs / name)
+        folder = args.runs / name
+        call(args, "train", args.data, *options, "--out", folder, *(["--resume"] if folder.exists() else []))
 
     title("Kernels")
     call(args, "bench", "kernels")

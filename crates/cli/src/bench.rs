@@ -22,7 +22,7 @@ use gradient::GradientArguments;
 use kernels::KernelArguments;
 use step::StepArguments;
 
-/// Measure how long something takes on this machine.
+/// Measure how long something takes on this machine, and how exact a sparse gradient is.
 #[derive(Subcommand, Debug)]
 pub(crate) enum BenchCommand {
     Step(StepArguments),

@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::encoder::{Domain, Edges, Queries};
 use crate::error::Error;
 use crate::model::{Batch, Model};
-use crate::ops::{BatchAnswers, Work, Workspace, peak};
+use crate::ops::{BatchAnswers, PairScore, Work, Workspace, peak};
 use crate::output::Negatives;
 use crate::parameters::{Adam, replace, tensors};
 use crate::random::{Noise, Purpose, Weights, generator, shuffled};
@@ -44,8 +44,8 @@ pub struct StepBench {
 pub struct LossWork {
     /// Share of the entries of the logits' gradient that were multiplied.
     pub density: f64,
-    /// Floating-point operations of its products.
-    pub flops: f64,
+    /// Floating-point operations of its products; nothing for other scores than the dot product.
+    pub flops: Option<f64>,
 }
 
 impl StepBench {
@@ -112,8 +112,9 @@ impl StepBench {
     /// all objects.
     pub fn take_work(&self) -> Option<LossWork> {
         let work = take_work(&self.workspace);
-        let dim = self.config.scored_dims().1;
-        let flops = 2.0 * dim as f64 * work.products() as f64;
+        let (_, dim) = self.config.scored_dims();
+        let is_dot = self.config.pair_score() == PairScore::Dot;
+        let flops = is_dot.then(|| 2.0 * dim as f64 * work.products() as f64);
         work.density().map(|density| LossWork { density, flops })
     }
 
@@ -130,12 +131,9 @@ impl StepBench {
 
     /// One step; gives the loss before it.
     pub fn step(&mut self) -> f64 {
-        let mut model = self.model.take().expect("put back at the end of every step");
-        let (mut batch, mut whole) = (self.batch.clone(), None);
-        if self.config.updates_rows(self.entities) {
-            let (narrow_model, tables) = narrow(model, &mut batch);
-            (model, whole) = (narrow_model, Some(tables));
-        }
+        let model = self.model.take().expect("put back at the end of every step");
+        let mut batch = self.batch.clone();
+        let (model, whole) = narrow(model, &mut batch, &self.config, self.entities);
         let noise = Noise::new(self.config.seed, self.adam.steps);
         let loss = model.loss(&batch, &self.config, &noise, &self.workspace).total;
         let value = f64::from(loss.clone().into_scalar::<f32>());

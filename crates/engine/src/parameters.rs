@@ -28,11 +28,6 @@ impl Path {
         self.0.pop();
     }
 
-    /// Parts of the name.
-    pub(crate) fn depth(&self) -> usize {
-        self.0.iter().flatten().count()
-    }
-
     pub(crate) fn name(&self) -> String {
         let parts: Vec<&str> = self.0.iter().flatten().map(String::as_str).collect();
         parts.join(".")
@@ -171,10 +166,13 @@ impl ModuleMapper for Stepper<'_> {
         self.path.exit();
     }
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let Some(grad) = self.grads.remove::<D>(param.id) else { return param };
         let name = self.path.name();
         let whole = self.whole.as_mut();
         let whole = whole.and_then(|whole| Some((whole.tables.remove(&name)?, &whole.ids[..])));
+        let Some(grad) = self.grads.remove::<D>(param.id) else {
+            assert!(whole.is_none(), "rows of `{name}` without a gradient");
+            return param;
+        };
         let len = match &whole {
             Some((table, _)) => table.dims()[0],
             None => grad.shape().num_elements(),

@@ -195,11 +195,9 @@ pub fn train(
             let update = state.position.updates;
             let mut batch = items.batch(graph, numbers);
             batch.negatives = draw_negatives(graph, &batch.queries, config, update);
-            let mut whole = None;
-            if config.updates_rows(graph.entities().len()) {
-                let (model, tables) = narrow(state.model, &mut batch);
-                (state.model, whole) = (model, Some(tables));
-            }
+            let n_entities = graph.entities().len();
+            let (model, whole) = narrow(state.model, &mut batch, config, n_entities);
+            state.model = model;
             let noise = Noise::new(config.seed, update);
             let Loss { total, cross_entropy } =
                 state.model.loss(&batch, config, &noise, &workspace);
@@ -373,9 +371,13 @@ pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 
     // Every layer of a projection keeps about six tensors of its size for the backward pass.
     let activations = 6 * (config.layers + 1) * batch * components * config.dim
         + Model::n_batch_values(config, domain, batch);
-    // Gradients of rows are as small as their batch.
-    let copies = if config.updates_rows(entities) { 3 } else { 4 };
-    (copies * size_of::<f32>() * parameters + workspace + size_of::<f32>() * activations) as u64
+    let mut numbers = 4 * parameters + activations;
+    if config.updates_rows(entities) {
+        // Gradients of rows are as small as their batch, and so are the rows it works on.
+        let rows = 2 * batch + config.negatives.unwrap_or(0);
+        numbers = numbers - entities * config.dim + 2 * rows.min(entities) * config.dim;
+    }
+    (size_of::<f32>() * numbers + workspace) as u64
 }
 
 fn validate(

@@ -9,7 +9,7 @@ use crate::output::{show, show_json, table};
 
 /// Every kernel of training and evaluation beside the machine's own matrix products.
 ///
-/// Each runs forward and backward on random values. Its share of the peak is the time that its matrix
+/// Each runs on random values, those of training forward and backward. Its share of the peak is the time that its matrix
 /// products would take at the speed which products of tiles reach in the same process, on all threads
 /// and with nothing else, over the time it takes.
 #[derive(Args, Debug)]

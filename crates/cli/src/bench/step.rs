@@ -29,7 +29,7 @@ use crate::output::{show, show_json};
 benches/peer/torch_step.py does the same work in PyTorch.")]
 pub(crate) struct StepArguments {
     /// Take model and facts from a run folder; of the other options, --batch, --exact,
-    /// --memory-budget and --steps go with it
+    /// --memory-budget, --steps and --json go with it
     #[arg(long, value_name = "RUN", value_hint = ValueHint::DirPath, conflicts_with_all = [
         "encoder", "score", "hidden", "negatives", "entities", "relations", "dim", "components",
         "sigmoids", "output", "layers", "answers"])]
@@ -68,7 +68,7 @@ pub(crate) struct StepArguments {
     dim: u32,
 
     /// Queries per step [default: 1000, or the run's]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..))]
     batch: Option<u32>,
 
     /// Components of the mixture; 0 is the plain softmax or sigmoid, and the default with the score
@@ -93,9 +93,9 @@ pub(crate) struct StepArguments {
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     answers: u32,
 
-    /// MiB of logits kept from the forward to the backward pass
-    #[arg(long, default_value_t = 512)]
-    memory_budget: u32,
+    /// MiB of logits kept from the forward to the backward pass [default: 512, or the run's]
+    #[arg(long)]
+    memory_budget: Option<u32>,
 
     /// Steps to measure, after two that warm up
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
@@ -106,7 +106,7 @@ pub(crate) struct StepArguments {
     json: bool,
 }
 
-/// The same fields as `torch_step.py` prints.
+/// The fields that `torch_step.py` prints, and more.
 #[derive(Serialize)]
 struct StepTiming {
     system: String,
@@ -123,7 +123,7 @@ struct StepTiming {
     /// Of losses over all objects: the share of the entries of the logits' gradient that were
     /// multiplied,
     density: Option<f64>,
-    /// the share of the step that its products would take at the machine's peak,
+    /// the share of the step that its products would take at the machine's peak (dot products only),
     products_share: Option<f64>,
     /// and that peak, measured in the same run, in 10⁹ operations a second.
     peak_gflops: f64,
@@ -151,8 +151,9 @@ pub(super) fn run(arguments: &StepArguments) -> anyhow::Result<()> {
     resident_mb[1] = status_mb("VmRSS");
     let work = bench.take_work();
     let [lower, median, upper] = quartiles(seconds);
+    let flops = work.and_then(|work| work.flops);
     let products_share =
-        work.map(|work| work.flops / f64::from(arguments.steps) / peak_flops / median);
+        flops.map(|flops| flops / f64::from(arguments.steps) / peak_flops / median);
     let timing = StepTiming {
         system: format!("fullrank {}", env!("CARGO_PKG_VERSION")),
         threads: rayon::current_num_threads(),
@@ -196,7 +197,7 @@ fn bench_of_run(folder: &Path, arguments: &StepArguments) -> anyhow::Result<(Ste
     let mut config = run.config.clone();
     config.batch = arguments.batch.map_or(config.batch, |batch| batch as usize);
     config.exact |= arguments.exact;
-    config.memory_budget = arguments.memory_budget as usize;
+    config.memory_budget = arguments.memory_budget.map_or(config.memory_budget, |mb| mb as usize);
     let forecast = fullrank_engine::forecast(&config, &run.graph);
     check_memory(forecast)?;
     Ok((StepBench::of_run(&run, &config)?, forecast))
@@ -208,12 +209,11 @@ fn random_bench(arguments: &StepArguments) -> anyhow::Result<(StepBench, u64)> {
     if arguments.exact {
         raw.add_option("exact", "true");
     }
-    for (name, value) in [
-        ("dim", arguments.dim),
-        ("batch", arguments.batch.unwrap_or(1000)),
-        ("memory_budget", arguments.memory_budget),
-    ] {
+    for (name, value) in [("dim", arguments.dim), ("batch", arguments.batch.unwrap_or(1000))] {
         raw.add_option(name, &value.to_string());
+    }
+    if let Some(budget) = arguments.memory_budget {
+        raw.add_option("memory_budget", &budget.to_string());
     }
     for (name, value) in [("score", &arguments.score), ("hidden", &arguments.hidden)] {
         if let Some(value) = value {

@@ -35,13 +35,15 @@ pub struct GradientNoise {
     pub density: f64,
 }
 
-/// Measures both on batches of a run's training items.
+/// Measures both on so many batches of a run's training items, at least two; of half the items each
+/// where there are fewer.
 ///
 /// # Errors
 /// When there is nothing to learn from.
 pub fn gradient_noise(run: &Run, config: &Config, batches: usize) -> Result<GradientNoise, Error> {
     let graph = &run.graph;
     let items = ItemList::of(graph, config)?;
+    let size = config.batch.min(items.len() / 2).max(1);
     let order = shuffled((0..items.len() as u32).collect(), config.seed, 0);
     let model = new_model(config, graph, Weights::zeros(device().autodiff()));
     let model = with_weights_of(run, model);
@@ -53,9 +55,7 @@ pub fn gradient_noise(run: &Run, config: &Config, batches: usize) -> Result<Grad
     };
     let mut sum: Vec<f64> = Vec::new();
     let (mut squares, mut of_chance, mut n, mut density) = (0.0, 0.0, 0, 0.0);
-    for (update, numbers) in
-        (0..).zip(order.chunks_exact(config.batch.min(order.len()))).take(batches)
-    {
+    for (update, numbers) in (0..).zip(order.chunks_exact(size)).take(batches) {
         let batch = items.batch(graph, numbers);
         let exact = gradient(&batch, update, true);
         super::take_work(&workspace);
@@ -74,7 +74,7 @@ pub fn gradient_noise(run: &Run, config: &Config, batches: usize) -> Result<Grad
     let squared_mean = sum.iter().map(|sum| (sum / count).powi(2)).sum::<f64>();
     Ok(GradientNoise {
         batches: n,
-        batch: config.batch,
+        batch: size,
         between_batches: (squares / count - squared_mean) * count / (count - 1.0),
         of_chance: of_chance / count,
         density: density / count,

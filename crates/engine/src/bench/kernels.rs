@@ -1,8 +1,8 @@
 //! How close to the machine's peak are the kernels that a training spends its time in?
 //!
-//! Each is run as a model runs it, on random values, forward and backward, and set beside the time
-//! that its matrix products alone would take at the speed that products of tiles reach in the same
-//! process.
+//! Each is run as a model runs it, on random values, those of training forward and backward, and set
+//! beside the time that its matrix products alone would take at the speed that products of tiles reach
+//! in the same process.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

@@ -31,7 +31,7 @@ pub(crate) fn n_linear(inputs: usize, outputs: usize) -> usize {
 }
 
 /// Over the columns of `[B, features]`, or the channels of `[B, features, …]`.
-pub(super) fn batch_norm(features: usize, weights: &Weights) -> BatchNorm {
+pub(crate) fn batch_norm(features: usize, weights: &Weights) -> BatchNorm {
     BatchNormConfig::new(features).init(&weights.device)
 }
 

@@ -35,7 +35,7 @@ use crate::ops::gather_rows;
 use crate::random::{Noise, Weights};
 use crate::score::ScoreKind;
 
-pub(crate) use layers::{drop, linear, n_linear, normalise};
+pub(crate) use layers::{batch_norm, drop, linear, n_linear, normalise};
 
 /// What a model is about.
 #[derive(Debug, Clone)]

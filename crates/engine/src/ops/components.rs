@@ -77,7 +77,7 @@ impl Sizes {
         if self.width == self.dim { 0 } else { component * self.dim }
     }
 
-    /// Some columns of one component's values, for a number of queries.
+    /// One component's values, for a number of queries.
     fn values<'a>(&self, rows: &'a [f32], component: usize) -> Matrix<'a> {
         columns_of(rows, self.width, self.start(component), self.dim)
     }
@@ -194,7 +194,7 @@ mod tests {
         };
         // Shared or each its own; more queries and rows of a matrix than a task.
         for (queries, components, dim, out_dim, width) in
-            [(200, 3, 70, 5, 70), (130, 4, 6, 9, 24), (7, 1, 6, 6, 6)]
+            [(200, 3, 70, 5, 70), (130, 4, 70, 9, 280), (7, 1, 6, 6, 6)]
         {
             let values = random([queries, width]);
             let matrices = random([components * dim, out_dim]);

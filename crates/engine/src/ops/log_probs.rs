@@ -1,6 +1,7 @@
 //! How likely is every object, for a block of queries?
 //!
-//! One tile per block of queries; normalising and mixing follow while its rows are in cache.
+//! Tile by tile for a block of queries, whose logits are exponentiated and summed while they are in
+//! cache; when all sums are there, tiles are normalised and mixed.
 //! Nothing is differentiated here: losses have their own operation.
 
 use std::ops::Range;
@@ -82,12 +83,14 @@ fn fused(input: Logits, meaning: Meaning, out: &mut Vec<f32>) {
         meaning,
     };
     out.resize(queries * entities, 0.0);
-    if queries * components <= FEW_ROWS {
-        // One block: threads share its tiles.
-        scored.block_by_all(&context, &log_prior, out);
+    if out.is_empty() {
         return;
     }
     let block = (ROWS.min(FLOATS / entities) / components).max(1);
+    if queries <= block {
+        scored.block_by_all(&context, &log_prior, out);
+        return;
+    }
     out.par_chunks_mut(block * entities)
         .zip(context.par_chunks(block * components * dim))
         .zip(log_prior.par_chunks(block * components))
@@ -150,7 +153,7 @@ impl Scored<'_> {
         }
     }
 
-    /// The same for a few rows, by all threads.
+    /// The same where there is no other block, by all threads, which share its tiles.
     fn block_by_all(&self, context: &[f32], log_prior: &[f32], out: &mut [f32]) {
         let rows = log_prior.len();
         let mut tiles = Tiles::default();
@@ -282,7 +285,8 @@ impl<'a> Mixing<'a> {
         if simd::log_mixture(out, exps, &factors) {
             return;
         }
-        // Some are so small that exponentials do not tell them apart: from the logits again.
+        // Some are so small that exponentials do not tell them apart: these from the logits again,
+        // and only these, as logits made by another product differ in their last digits.
         let context = &context[self.first * scored.dim..][..scored.components * scored.dim];
         let objects = tile * TILE..tile * TILE + out.len();
         let mut logits = vec![0.0; exps.len()];
@@ -290,7 +294,12 @@ impl<'a> Mixing<'a> {
         let shifts: Vec<(f32, f32)> = (self.normalisers.iter().zip(self.log_prior))
             .map(|((top, log_sum), log_prior)| (*top, log_prior - log_sum))
             .collect();
-        simd::log_sum_exp(out, &logits, &shifts);
+        let mut again = vec![0.0; out.len()];
+        simd::log_sum_exp(&mut again, &logits, &shifts);
+        for (out, again) in out.iter_mut().zip(again) {
+            // NaN is not above it either.
+            *out = if *out > simd::TINY.ln() { *out } else { again };
+        }
     }
 }
 
@@ -303,13 +312,14 @@ mod tests {
     #[test]
     fn fused_equals_plain_tensor_operations_and_shares_sum_to_one() {
         let device = Device::flex();
-        // One of many queries, one of a query with more objects than a task.
+        // Fewer and more queries than a block, fewer and more objects than a tile.
         let sizes = [
             (1, 1, 3, false),
             (200, 1, 50, true),
             (70, 4, 33, false),
             (3, 2, 2000, true),
             (1, 3, 9000, true),
+            (150, 2, 1100, true),
         ];
         for (score, (queries, components, entities, has_bias)) in
             ALL.into_iter().flat_map(|score| sizes.map(|size| (score, size)))
@@ -340,5 +350,30 @@ mod tests {
                 assert!((sum - 1.0).abs() < 1e-5, "{sum}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_next_to_impossible_keeps_its_digits_and_nan_stays() {
+        let device = Device::flex();
+        // Two components that agree: object 1 is e^200 times as unlikely as object 0.
+        let context = Tensor::<2>::from_floats([[1.0], [1.0]], &device);
+        let prior = Tensor::<2>::full([1, 2], 0.5_f32.ln(), &device);
+        let found = |objects: [[f32; 1]; 3]| {
+            let input = Logits {
+                context: context.clone(),
+                log_prior: prior.clone(),
+                objects: Tensor::from_floats(objects, &device),
+                bias: None,
+                score: PairScore::Dot,
+                weights: None,
+            };
+            let mut out = Vec::new();
+            log_probs(input, Meaning::Share, &mut out);
+            out
+        };
+        let close = |a: f32, b: f32| (a - b).abs() < 1e-4;
+        let [first, second, third] = found([[0.0], [-200.0], [-1000.0]])[..] else { panic!() };
+        assert!(close(first, 0.0) && close(second, -200.0) && close(third, -1000.0));
+        assert!(found([[0.0], [f32::NAN], [1.0]]).iter().any(|x| x.is_nan()));
     }
 }

@@ -6,6 +6,10 @@
 
 use super::adam::AdamStep;
 
+/// Sums of exponentials below are made in log space: well above what the floor under a few of them
+/// adds up to.
+pub(super) const TINY: f32 = 1e-30;
+
 /// Floats per step of every loop below: two AVX2 registers.
 pub(super) const LANES: usize = 16;
 
@@ -105,7 +109,7 @@ dispatched!(
 );
 dispatched!(
     /// log Σ_k factor_k·row_k, value by value, of rows of exponentials, one per factor; false if a sum
-    /// is so small that the floor under [`exp`] shows.
+    /// is not above [`TINY`].
     log_mixture, log_mixture_body, (out: &mut [f32], rows: &[f32], factors: &[f32]) -> bool
 );
 dispatched!(
@@ -352,8 +356,6 @@ fn adam_body<const FMA: bool>(
 
 #[inline(always)]
 fn log_mixture_body<const FMA: bool>(out: &mut [f32], rows: &[f32], factors: &[f32]) -> bool {
-    /// Well above what the floor under a few exponentials adds up to.
-    const TINY: f32 = 1e-30;
     let n = out.len();
     let mut are_large = true;
     for start in (0..n).step_by(LANES) {

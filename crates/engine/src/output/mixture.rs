@@ -4,12 +4,12 @@
 //! paper's appendix on sign reconstruction: P(y_o = 1|s,r) = Σ_k π_k(h) σ(f_k(h)·e_o).
 
 use burn::module::{Module, Param};
-use burn::nn::{BatchNorm, BatchNormConfig};
+use burn::nn::BatchNorm;
 use burn::tensor::{Tensor, activation};
 
 use super::Components;
 use crate::config::Activation;
-use crate::encoder::{drop, normalise};
+use crate::encoder::{batch_norm, drop, normalise};
 use crate::ops::component_products;
 use crate::random::{Noise, Weights};
 
@@ -53,10 +53,7 @@ impl Mixture {
         let projections = (0..layers)
             .map(|_| Projection {
                 weight: Param::from_tensor(weights.uniform([components, dim, dim], bound)),
-                norm: BatchNormConfig::new(components * dim)
-                    .with_epsilon(1e-5)
-                    .with_momentum(0.1)
-                    .init(&weights.device),
+                norm: batch_norm(components * dim, weights),
             })
             .collect();
         Self { gate, projections, components, activation, dropout }
