@@ -62,9 +62,9 @@ pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
         return show_json(&noise);
     }
     show(&format!(
-        "{batches} batches of {batch}: with {:.1} % of its entries multiplied, the gradient varies by \
-         {:.3} % more than between batches\n",
+        "{batches} batches of {batch}: with {:.1} % of its entries multiplied, the variance of the \
+         gradient grows by {:.1e} of that between batches\n",
         100.0 * density,
-        100.0 * noise.added,
+        noise.added,
     ))
 }
