@@ -71,12 +71,7 @@ impl Encode for HypEr {
             relation: table(config.relations(), config.relation_dim(), weights),
             filters: linear(config.relation_dim(), settings.channels * FILTER, weights),
             subject_norm: batch_norm(1, weights),
-            channels: Channels::new(
-                settings.channels,
-                f64::NEG_INFINITY,
-                settings.feature_dropout,
-                weights,
-            ),
+            channels: Channels::new(settings.channels, 1.0, settings.feature_dropout, weights),
             readout: Readout::new(n_features(settings), dim, settings.hidden_dropout, weights),
             n_channels: settings.channels,
             input_dropout: settings.input_dropout,

@@ -8,10 +8,7 @@ use burn::module::{Module, Param};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear};
 use burn::tensor::Tensor;
 
-use crate::ops::{
-    ColumnTreatment, Statistics, Treatment, channel_statistics, column_statistics, treat_channels,
-    treat_columns,
-};
+use crate::ops::{self, Statistics, Treatment};
 use crate::random::{Noise, Weights};
 
 /// x·W + b, with b zero at the start.
@@ -47,20 +44,25 @@ pub(crate) fn drop<const D: usize>(
     }
 }
 
-/// What follows a convolution: batch normalisation of channels, a floor under their values, and
-/// dropout of whole channels, as neighbours are so alike that a single value dropped would still be
-/// known from them (Tompson et al. 2015).
+/// What follows a convolution: batch normalisation of channels, `negative_slope` under values below
+/// zero, and dropout of whole channels, as neighbours are so alike that a single value dropped would
+/// still be known from them (Tompson et al. 2015).
 #[derive(Module, Debug)]
 pub(super) struct Channels {
     norm: BatchNorm,
-    floor: f64,
+    negative_slope: f64,
     dropout: f64,
 }
 
 impl Channels {
-    /// `floor` is zero for max(x, 0), and −∞ for x.
-    pub(super) fn new(channels: usize, floor: f64, dropout: f64, weights: &Weights) -> Self {
-        Self { norm: batch_norm(channels, weights), floor, dropout }
+    /// `negative_slope` is zero for max(x, 0), and one for x.
+    pub(super) fn new(
+        channels: usize,
+        negative_slope: f64,
+        dropout: f64,
+        weights: &Weights,
+    ) -> Self {
+        Self { norm: batch_norm(channels, weights), negative_slope, dropout }
     }
 
     /// Scale and shift of the normalisation.
@@ -71,38 +73,9 @@ impl Channels {
     /// `[B, C, P]` → the same shape.
     pub(super) fn forward(&self, values: Tensor<3>, noise: Option<&Noise>) -> Tensor<3> {
         let [queries, channels, _] = values.dims();
-        let kept = match noise {
-            Some(noise) => noise.mask(queries * channels, self.dropout),
-            None => vec![1.0; queries * channels],
-        };
-        let statistics = statistics(&self.norm, &values, channel_statistics);
-        let treatment = Treatment { statistics, floor: self.floor as f32, kept };
-        treat_channels(values, self.norm.gamma.val(), self.norm.beta.val(), treatment)
+        let kept = noise.map(|noise| noise.mask(queries * channels, self.dropout));
+        normalise_channels(&self.norm, values, self.negative_slope as f32, kept)
     }
-}
-
-/// What a normalisation takes off and divides by: mean and variance of the batch in training, of all
-/// batches so far otherwise, like burn's own.
-fn statistics<const D: usize>(
-    norm: &BatchNorm,
-    values: &Tensor<D>,
-    of_batch: impl Fn(&Tensor<D>) -> Statistics,
-) -> Statistics {
-    let BatchNorm { running_mean, running_var, momentum, .. } = norm;
-    let floats = |tensor: Tensor<1>| {
-        tensor.into_data().try_into_vec::<f32>().expect("models are made of f32")
-    };
-    let device = values.device();
-    if !device.is_autodiff() {
-        let [mean, variance] = [running_mean, running_var].map(|state| floats(state.value()));
-        return Statistics { mean, variance };
-    }
-    let statistics = of_batch(values);
-    for (state, new) in [(running_mean, &statistics.mean), (running_var, &statistics.variance)] {
-        let new = Tensor::<1>::from_floats(new.as_slice(), &device).mul_scalar(*momentum);
-        state.update(state.value_sync().mul_scalar(1.0 - momentum).add(new).detach());
-    }
-    statistics
 }
 
 /// Batch normalisation of columns, then `negative_slope` under values below zero, then dropout by
@@ -113,9 +86,40 @@ pub(crate) fn normalise(
     negative_slope: f32,
     kept: Option<Vec<f32>>,
 ) -> Tensor<2> {
-    let statistics = statistics(norm, &values, column_statistics);
-    let treatment = ColumnTreatment { statistics, negative_slope, kept };
-    treat_columns(values, norm.gamma.val(), norm.beta.val(), treatment)
+    let [queries, columns] = values.dims();
+    let channels = values.reshape([queries, columns, 1]);
+    normalise_channels(norm, channels, negative_slope, kept).reshape([queries, columns])
+}
+
+fn normalise_channels(
+    norm: &BatchNorm,
+    values: Tensor<3>,
+    negative_slope: f32,
+    kept: Option<Vec<f32>>,
+) -> Tensor<3> {
+    let statistics = statistics(norm, &values);
+    let treatment = Treatment { statistics, negative_slope, kept };
+    ops::normalise(values, norm.gamma.val(), norm.beta.val(), treatment)
+}
+
+/// What a normalisation takes off and divides by: mean and variance of the batch in training, of all
+/// batches so far otherwise, like burn's own.
+fn statistics(norm: &BatchNorm, values: &Tensor<3>) -> Statistics {
+    let BatchNorm { running_mean, running_var, momentum, .. } = norm;
+    let floats = |tensor: Tensor<1>| {
+        tensor.into_data().try_into_vec::<f32>().expect("models are made of f32")
+    };
+    let device = values.device();
+    if !device.is_autodiff() {
+        let [mean, variance] = [running_mean, running_var].map(|state| floats(state.value()));
+        return Statistics { mean, variance };
+    }
+    let statistics = Statistics::of(values);
+    for (state, new) in [(running_mean, &statistics.mean), (running_var, &statistics.variance)] {
+        let new = Tensor::<1>::from_floats(new.as_slice(), &device).mul_scalar(*momentum);
+        state.update(state.value_sync().mul_scalar(1.0 - momentum).add(new).detach());
+    }
+    statistics
 }
 
 /// What a kernel sees at each place, so that a product convolves without padding:

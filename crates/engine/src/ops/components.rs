@@ -211,4 +211,33 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn gradients_are_the_slopes_of_finite_differences() {
+        let device = Device::flex().autodiff();
+        // As one list: values, then two matrices of 2 × 3.
+        let start: Vec<f32> = (0..20).map(|i| (i as f32 * 0.7).sin()).collect();
+        // Vectors that both components share, and of their own.
+        for (queries, width) in [(4, 2), (2, 4)] {
+            let loss = |all: Tensor<1>| {
+                let values = all.clone().narrow(0, 0, 8).reshape([queries, width]);
+                let matrices = all.narrow(0, 8, 12).reshape([2, 2, 3]);
+                component_products(values, matrices).square().sum()
+            };
+            let at = |all: &[f32]| Tensor::<1>::from_floats(all, &device).require_grad();
+            let all = at(&start);
+            let grad = all.grad(&loss(all.clone()).backward()).unwrap();
+            let grad = grad.into_data().try_into_vec::<f32>().unwrap();
+            for i in 0..start.len() {
+                let moved = |by: f32| {
+                    let mut all = start.clone();
+                    all[i] += by;
+                    loss(at(&all)).into_scalar::<f32>()
+                };
+                let slope = (moved(1e-2) - moved(-1e-2)) / 2e-2;
+                // A square has no third derivative: rounding divided by the step.
+                assert!((slope - grad[i]).abs() < 1e-2, "{i}: {slope}, {}", grad[i]);
+            }
+        }
+    }
 }

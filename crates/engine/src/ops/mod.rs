@@ -7,8 +7,6 @@
 #![expect(unsafe_code, reason = "SIMD chosen at run time, and gemm's face of pointers")]
 
 mod adam;
-mod channels;
-mod columns;
 mod components;
 mod distance;
 mod gather;
@@ -18,6 +16,7 @@ mod loss;
 mod messages;
 mod mixtape;
 mod mlp;
+mod normalise;
 mod pairwise;
 mod pointwise;
 mod product;
@@ -25,8 +24,6 @@ mod score;
 mod simd;
 
 pub(crate) use adam::{AdamStep, Moments, adam_rows, adam_step, norm};
-pub(crate) use channels::{Statistics, Treatment, channel_statistics, treat_channels};
-pub(crate) use columns::{ColumnTreatment, column_statistics, treat_columns};
 pub(crate) use components::component_products;
 pub(crate) use distance::Distance;
 pub(crate) use gather::gather_rows;
@@ -37,6 +34,7 @@ pub(crate) use loss::{binary_cross_entropy, cross_entropy};
 pub(crate) use messages::{Compose, Message, Messages, sum_messages};
 pub(crate) use mixtape::Mixtape;
 pub(crate) use mlp::Mlp;
+pub(crate) use normalise::{Statistics, Treatment, normalise};
 pub(crate) use pairwise::{pairwise_bytes, pairwise_scores};
 pub(crate) use pointwise::Pointwise;
 pub(crate) use product::peak;
