@@ -25,7 +25,7 @@ use crate::rows::narrow;
 use crate::run::Run;
 use crate::train::items::{ItemList, draw_negatives};
 use crate::train::{device, new_model, step_bytes};
-pub use gradient::{GradientNoise, gradient_noise};
+pub use gradient::{GradientNoise, SparseNoise, gradient_noise};
 pub use kernels::{KernelSizes, KernelTiming, time_kernels};
 
 /// A model in training on one random batch.

@@ -1,24 +1,32 @@
-//! How much noise does chance add to a gradient?
+//! How much noise does chance add to a gradient, and how much time does it save?
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use fullrank_engine::Run;
-use fullrank_engine::bench::{GradientNoise, gradient_noise};
+use fullrank_engine::bench::gradient_noise;
 use serde::Serialize;
 
-use crate::output::{show, show_json, wrong_usage};
+use super::quartiles;
+use crate::output::{show, show_json, table, wrong_usage};
 
-/// The variance that a sparse gradient has, beside that between batches.
+/// The variance that a sparse gradient adds to that between batches, and the time it takes.
 ///
 /// The same batches of a trained run are differentiated with all entries of the gradient, and with
-/// those that chance leaves of the small ones (`sparse_below`).
+/// those that chance leaves of the ones below a size (`sparse_below`).
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  fullrank bench gradient runs/first --batches 16 --json")]
+#[command(after_help = "Examples:
+  fullrank bench gradient runs/first
+  fullrank bench gradient runs/first --below 0.0001,0.001,0.01 --json")]
 pub(crate) struct GradientArguments {
     /// A run folder
     #[arg(value_hint = ValueHint::DirPath)]
     run: PathBuf,
+
+    /// Sizes below which entries are left to chance, in units of an answer's weight
+    /// [default: the run's `sparse_below`, and powers of two from 2^-16 to 2^-4]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size)]
+    below: Vec<f64>,
 
     /// Batches to draw
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..))]
@@ -29,18 +37,34 @@ pub(crate) struct GradientArguments {
     json: bool,
 }
 
+fn size(text: &str) -> Result<f64, String> {
+    let size = text.parse::<f64>().ok().filter(|size| *size > 0.0 && size.is_finite());
+    size.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
 #[derive(Serialize)]
 struct Noise {
     batches: usize,
     batch: usize,
-    /// Of the gradient, summed over all learned numbers: between batches,
+    threads: usize,
+    /// Of the exact gradient, summed over all learned numbers.
     variance_between_batches: f64,
-    /// and what chance adds to it.
+    /// Median for an exact gradient, forward and backward.
+    exact_seconds: f64,
+    sparse: Vec<Below>,
+}
+
+#[derive(Serialize)]
+struct Below {
+    below: f64,
+    /// What chance adds to the variance,
     variance_of_chance: f64,
-    /// The second over the first.
+    /// and that over the variance between batches.
     added: f64,
     /// Share of the entries that were multiplied.
     density: f64,
+    /// Median.
+    seconds: f64,
 }
 
 pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
@@ -48,23 +72,48 @@ pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
     if run.config.negatives.is_some() {
         wrong_usage("expected a run over all entities; this one draws negatives");
     }
-    let noise = gradient_noise(&run, &run.config, arguments.batches as usize)?;
-    let GradientNoise { batches, batch, between_batches, of_chance, density } = noise;
+    let mut sizes = arguments.below.clone();
+    if sizes.is_empty() {
+        sizes = (4..=16).step_by(2).map(|power| 0.5_f64.powi(power)).collect();
+        sizes.push(run.config.sparse_below);
+    }
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    let noise = gradient_noise(&run, arguments.batches as usize, &sizes)?;
+    let median = |seconds: Vec<f64>| quartiles(seconds)[1];
+    let sparse = noise.sparse.into_iter().map(|sparse| Below {
+        below: sparse.below,
+        variance_of_chance: sparse.of_chance,
+        added: sparse.of_chance / noise.between_batches,
+        density: sparse.density,
+        seconds: median(sparse.seconds),
+    });
     let noise = Noise {
-        batches,
-        batch,
-        variance_between_batches: between_batches,
-        variance_of_chance: of_chance,
-        added: of_chance / between_batches,
-        density,
+        batches: noise.exact_seconds.len(),
+        batch: noise.batch,
+        threads: rayon::current_num_threads(),
+        variance_between_batches: noise.between_batches,
+        sparse: sparse.collect(),
+        exact_seconds: median(noise.exact_seconds),
     };
     if arguments.json {
         return show_json(&noise);
     }
+    let row = |below: &Below| {
+        vec![
+            format!("{:.1e}", below.below),
+            format!("{:.1} %", 100.0 * below.density),
+            format!("{:.1e}", below.added),
+            format!("{:.4}", below.seconds),
+        ]
+    };
+    let exact = ["exact".to_owned(), "100 %".to_owned(), "0".to_owned()];
+    let exact = [exact.to_vec(), vec![format!("{:.4}", noise.exact_seconds)]].concat();
+    let rows = std::iter::once(exact).chain(noise.sparse.iter().map(row));
+    let table = table(&["below", "multiplied", "variance added", "seconds"], rows);
     show(&format!(
-        "{batches} batches of {batch}: with {:.1} % of its entries multiplied, the variance of the \
-         gradient grows by {:.1e} of that between batches\n",
-        100.0 * density,
-        noise.added,
+        "{table}\n{} batches of {}; variance over that between batches; medians, forward and \
+         backward, {} threads.\n",
+        noise.batches, noise.batch, noise.threads,
     ))
 }

@@ -1,16 +1,17 @@
-//! How much noise does chance add to a gradient, beside the noise of drawing a batch?
+//! How much noise does chance add to a gradient, and how much time does it save?
 //!
-//! The same batches of a trained model are differentiated twice, with all entries of the logits'
-//! gradient and with those that chance leaves (`sparse_below`). What differs is the noise it adds;
-//! what exact gradients of different batches differ by is the noise that is there anyway.
+//! The same batches of a trained model are differentiated with all entries of the logits' gradient
+//! and with those that chance leaves, below several sizes (`sparse_below`). What differs is the noise
+//! it adds; what exact gradients of different batches differ by is the noise that is there anyway.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use burn::optim::GradientsParams;
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::model::Batch;
+use crate::model::{Batch, Model};
 use crate::ops::Workspace;
 use crate::parameters::gradients;
 use crate::random::{Noise, Weights, shuffled};
@@ -20,63 +21,128 @@ use crate::train::{device, new_model};
 
 use super::with_weights_of;
 
-/// Variances of a gradient, summed over all learned numbers.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// What exact gradients are like, and sparse ones beside them.
+#[derive(Debug, Clone, PartialEq)]
 pub struct GradientNoise {
-    /// Batches that were drawn.
-    pub batches: usize,
-    /// Queries, or items, in each.
+    /// Queries, or items, in each batch.
     pub batch: usize,
-    /// Between exact gradients of different batches.
+    /// Variance between exact gradients of different batches, summed over all learned numbers.
     pub between_batches: f64,
-    /// Between sparse and exact gradients of the same batch.
+    /// Seconds for an exact one, forward and backward; batch by batch, as in the next.
+    pub exact_seconds: Vec<f64>,
+    /// For each of the sizes that were asked for.
+    pub sparse: Vec<SparseNoise>,
+}
+
+/// Sparse gradients below one size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SparseNoise {
+    /// Entries below this, in units of an answer's weight, were left to chance.
+    pub below: f64,
+    /// Variance between sparse and exact gradients of the same batch.
     pub of_chance: f64,
     /// Share of the entries that were multiplied.
     pub density: f64,
+    /// Seconds for one.
+    pub seconds: Vec<f64>,
 }
 
-/// Measures both on so many batches of a run's training items, at least two; of half the items each
-/// where there are fewer.
+/// Measures so many batches of a run's training items, at least two; of half the items each where
+/// there are fewer.
 ///
 /// # Errors
 /// When there is nothing to learn from.
-pub fn gradient_noise(run: &Run, config: &Config, batches: usize) -> Result<GradientNoise, Error> {
-    let graph = &run.graph;
+pub fn gradient_noise(run: &Run, batches: usize, below: &[f64]) -> Result<GradientNoise, Error> {
+    let (graph, config) = (&run.graph, &run.config);
     let items = ItemList::of(graph, config)?;
     let size = config.batch.min(items.len() / 2).max(1);
     let order = shuffled((0..items.len() as u32).collect(), config.seed, 0);
-    let model = new_model(config, graph, Weights::zeros(device().autodiff()));
-    let model = with_weights_of(run, model);
-    let workspace = Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20)));
-    let gradient = |batch: &Batch, update: u64, exact: bool| {
-        let config = Config { exact, ..config.clone() };
-        let loss = model.loss(batch, &config, &Noise::new(config.seed, update), &workspace).total;
-        gradients(&model, &GradientsParams::from_grads(loss.backward(), &model))
+    let bench = Bench::new(run);
+    let mut exact = Sums::default();
+    let mut exact_seconds = Vec::new();
+    let nothing = |below: &f64| SparseNoise {
+        below: *below,
+        of_chance: 0.0,
+        density: 0.0,
+        seconds: Vec::new(),
     };
-    let mut sum: Vec<f64> = Vec::new();
-    let (mut squares, mut of_chance, mut n, mut density) = (0.0, 0.0, 0, 0.0);
+    let mut sparse: Vec<SparseNoise> = below.iter().map(nothing).collect();
     for (update, numbers) in (0..).zip(order.chunks_exact(size)).take(batches) {
         let batch = items.batch(graph, numbers);
-        let exact = gradient(&batch, update, true);
-        super::take_work(&workspace);
-        let sparse = gradient(&batch, update, false);
-        density += super::take_work(&workspace).density().unwrap_or(1.0);
-        sum.resize(exact.len(), 0.0);
-        for ((sum, exact), sparse) in sum.iter_mut().zip(&exact).zip(&sparse) {
-            let exact = f64::from(*exact);
-            *sum += exact;
-            squares += exact * exact;
-            of_chance += (f64::from(*sparse) - exact).powi(2);
+        let (gradient, seconds, _) = bench.gradient(&batch, update, None);
+        exact.add(&gradient);
+        exact_seconds.push(seconds);
+        for noise in &mut sparse {
+            let (found, seconds, density) = bench.gradient(&batch, update, Some(noise.below));
+            noise.of_chance += distance(&found, &gradient);
+            noise.density += density;
+            noise.seconds.push(seconds);
         }
-        n += 1;
     }
-    let count = n as f64;
-    let squared_mean = sum.iter().map(|sum| (sum / count).powi(2)).sum::<f64>();
-    Ok(GradientNoise {
-        batches: n,
-        batch: size,
-        between_batches: (squares / count - squared_mean) * count / (count - 1.0),
-        of_chance: of_chance / count,
-        density: density / count,
-    })
+    let count = exact_seconds.len() as f64;
+    for noise in &mut sparse {
+        noise.of_chance /= count;
+        noise.density /= count;
+    }
+    Ok(GradientNoise { batch: size, between_batches: exact.variance(), exact_seconds, sparse })
+}
+
+/// A run's model, ready to be differentiated.
+struct Bench<'a> {
+    config: &'a Config,
+    model: Model,
+    workspace: Arc<Mutex<Workspace>>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(run: &'a Run) -> Self {
+        let config = &run.config;
+        let model = new_model(config, &run.graph, Weights::zeros(device().autodiff()));
+        Self {
+            config,
+            model: with_weights_of(run, model),
+            workspace: Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20))),
+        }
+    }
+
+    /// A gradient, its seconds and its density; without `below`, an exact one.
+    fn gradient(&self, batch: &Batch, update: u64, below: Option<f64>) -> (Vec<f32>, f64, f64) {
+        let mut config = Config { exact: below.is_none(), ..self.config.clone() };
+        config.sparse_below = below.unwrap_or(config.sparse_below);
+        let noise = Noise::new(config.seed, update);
+        let start = Instant::now();
+        let loss = self.model.loss(batch, &config, &noise, &self.workspace).total;
+        let found = GradientsParams::from_grads(loss.backward(), &self.model);
+        let seconds = start.elapsed().as_secs_f64();
+        let density = super::take_work(&self.workspace).density().unwrap_or(1.0);
+        (gradients(&self.model, &found), seconds, density)
+    }
+}
+
+/// Sums over gradients, for their variance.
+#[derive(Default)]
+struct Sums {
+    count: f64,
+    sum: Vec<f64>,
+    squares: f64,
+}
+
+impl Sums {
+    fn add(&mut self, gradient: &[f32]) {
+        self.count += 1.0;
+        self.sum.resize(gradient.len(), 0.0);
+        for (sum, x) in self.sum.iter_mut().zip(gradient) {
+            *sum += f64::from(*x);
+            self.squares += f64::from(*x).powi(2);
+        }
+    }
+
+    fn variance(&self) -> f64 {
+        let squared_mean = self.sum.iter().map(|sum| (sum / self.count).powi(2)).sum::<f64>();
+        (self.squares / self.count - squared_mean) * self.count / (self.count - 1.0)
+    }
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum()
 }

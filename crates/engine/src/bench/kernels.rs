@@ -17,6 +17,8 @@ use crate::output::Meaning;
 use crate::random::Weights;
 use crate::train::device;
 
+use super::take_work;
+
 /// Sizes of what the kernels are run on.
 #[derive(Debug, Clone, Copy)]
 pub struct KernelSizes {
@@ -52,10 +54,10 @@ pub fn time_kernels(sizes: KernelSizes, repeats: usize) -> (Vec<KernelTiming>, f
     let KernelSizes { components, .. } = sizes;
     let mixture = |what: &str| format!("mixture of {components} softmaxes, {what}");
     let mut timings = vec![
-        sizes.softmax("softmax, tiles kept".into(), 1, (3, ALL), repeats),
-        sizes.softmax("softmax, tiles made twice".into(), 1, (4, 0), repeats),
-        sizes.softmax(mixture("tiles kept"), components, (3, ALL), repeats),
-        sizes.softmax(mixture("tiles made twice"), components, (4, 0), repeats),
+        sizes.softmax("softmax, tiles kept".into(), 1, ALL, repeats),
+        sizes.softmax("softmax, tiles made twice".into(), 1, 0, repeats),
+        sizes.softmax(mixture("tiles kept"), components, ALL, repeats),
+        sizes.softmax(mixture("tiles made twice"), components, 0, repeats),
         sizes.sigmoid("sigmoid".into(), 1, repeats),
         sizes.sigmoid(format!("mixture of {components} sigmoids"), components, repeats),
         sizes.log_probs("log-probabilities, softmax".into(), 1, repeats),
@@ -70,34 +72,49 @@ impl KernelSizes {
         self,
         name: String,
         components: usize,
-        (products, kept_bytes): (usize, usize),
+        kept_bytes: usize,
         repeats: usize,
     ) -> KernelTiming {
-        let workspace = Arc::new(Mutex::new(Workspace::new(kept_bytes)));
         let (input, answers) = (self.logits(components, &device().autodiff()), self.some_answers());
-        let run = || {
+        self.loss(name, kept_bytes, repeats, |workspace| {
             let options = SoftmaxOptions::default();
-            let loss = cross_entropy(input.clone(), Arc::clone(&answers), options, &workspace);
-            drop(loss.backward());
-        };
-        self.timing(name, components, products, repeats, run)
+            cross_entropy(input.clone(), Arc::clone(&answers), options, workspace)
+        })
     }
 
     fn sigmoid(self, name: String, components: usize, repeats: usize) -> KernelTiming {
-        let workspace = Arc::new(Mutex::new(Workspace::new(0)));
         let (input, answers) = (self.logits(components, &device().autodiff()), self.some_answers());
-        let run = || {
-            let loss = binary_cross_entropy(input.clone(), Arc::clone(&answers), None, &workspace);
-            drop(loss.backward());
-        };
-        self.timing(name, components, 3, repeats, run)
+        self.loss(name, 0, repeats, |workspace| {
+            binary_cross_entropy(input.clone(), Arc::clone(&answers), None, workspace)
+        })
+    }
+
+    /// Of a loss and its gradients, which count their products themselves.
+    fn loss(
+        self,
+        name: String,
+        kept_bytes: usize,
+        repeats: usize,
+        loss: impl Fn(&Arc<Mutex<Workspace>>) -> Tensor<1>,
+    ) -> KernelTiming {
+        let workspace = Arc::new(Mutex::new(Workspace::new(kept_bytes)));
+        let seconds = seconds(repeats, || drop(loss(&workspace).backward()));
+        let work = take_work(&workspace);
+        let runs = (repeats + WARM_UP) as f64;
+        KernelTiming {
+            name,
+            products: (work.products() / work.logits) as usize,
+            seconds,
+            flops: 2.0 * (self.dim as u64 * work.products()) as f64 / runs,
+        }
     }
 
     fn log_probs(self, name: String, components: usize, repeats: usize) -> KernelTiming {
         let input = self.logits(components, &device());
         let mut out = Vec::new();
-        let run = || log_probs(input.clone(), Meaning::Share, &mut out);
-        self.timing(name, components, 1, repeats, run)
+        let seconds = seconds(repeats, || log_probs(input.clone(), Meaning::Share, &mut out));
+        let flops = 2.0 * (self.batch * components * self.dim * self.entities) as f64;
+        KernelTiming { name, products: 1, seconds, flops }
     }
 
     /// One layer of all components' projections.
@@ -110,19 +127,6 @@ impl KernelSizes {
         let flops = 3.0 * 2.0 * (batch * components * dim * dim) as f64;
         let name = format!("a layer of {components} projections");
         KernelTiming { name, products: 3, seconds: seconds(repeats, run), flops }
-    }
-
-    fn timing(
-        self,
-        name: String,
-        components: usize,
-        products: usize,
-        repeats: usize,
-        run: impl FnMut(),
-    ) -> KernelTiming {
-        let product = 2.0 * (self.batch * components * self.dim * self.entities) as f64;
-        let flops = products as f64 * product;
-        KernelTiming { name, products, seconds: seconds(repeats, run), flops }
     }
 
     /// As they are in training: objects and contexts have gradients, and scores are of some size.
@@ -155,9 +159,11 @@ impl KernelSizes {
     }
 }
 
+/// Runs before those that are timed: the first makes room.
+const WARM_UP: usize = 1;
+
 fn seconds(repeats: usize, mut run: impl FnMut()) -> Vec<f64> {
-    // The first makes room.
-    run();
+    (0..WARM_UP).for_each(|_| run());
     let time = |_| {
         let start = Instant::now();
         run();
