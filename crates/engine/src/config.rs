@@ -299,7 +299,7 @@ settings! {
     /// Entries of the gradient of all scores that are left to chance, in units of an answer's weight:
     /// what is smaller than this is taken at this size, as often as its own size says. Right on
     /// average, and much faster once a model has learned a little; from 8,192 entities on.
-    sparse_below: f64 = 1.0 / 4096.0, Range::Positive;
+    sparse_below: f64 = 1.0 / 1024.0, Range::Positive;
     /// Whether no entry is left to chance.
     exact: bool = false, Range::Any;
     /// Updates between two checkpoints, besides one after every epoch.
