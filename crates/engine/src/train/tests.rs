@@ -44,12 +44,20 @@ fn run(
     text: &str,
     stop_at: Option<u64>,
 ) -> (Result<Trained, Error>, Vec<EpochRecord>) {
-    let graph = rings();
+    run_on(&rings(), folder, text, stop_at)
+}
+
+fn run_on(
+    graph: &Graph,
+    folder: &Path,
+    text: &str,
+    stop_at: Option<u64>,
+) -> (Result<Trained, Error>, Vec<EpochRecord>) {
     let mut raw = RawConfig::default();
     raw.add_file(Path::new("test.toml"), text).unwrap();
-    let (mut folder, config) = TrainingFolder::resume(folder, &graph, &raw).unwrap();
+    let (mut folder, config) = TrainingFolder::resume(folder, graph, &raw).unwrap();
     let (mut records, mut updates) = (Vec::new(), 0);
-    let trained = train(&graph, &config, &mut folder, &mut |event| {
+    let trained = train(graph, &config, &mut folder, &mut |event| {
         match event {
             Event::Update { .. } => updates += 1,
             Event::Epoch(record) => records.push(record.clone()),
@@ -213,6 +221,23 @@ fn a_training_stopped_anywhere_and_resumed_ends_with_the_same_bits() {
             assert_eq!(lines.lines().count(), records.len());
         }
     }
+}
+
+#[test]
+fn a_training_of_rows_stopped_and_resumed_ends_with_the_same_bits() {
+    // As many entities as it takes for updates to change only the rows that a batch names.
+    let n = 8192;
+    let train: String = (0..n).map(|i| format!("e{i} next e{};", (i + 1) % n)).collect();
+    let graph = graph([&train, "e0 next e2", "e0 next e3"]);
+    let text = "dim = 4\nbatch = 2000\nepochs = 2\noutput = \"softmax\"\nnegatives = 50\n";
+    assert!(config(text).updates_rows(graph.entities().len()));
+    let [whole, parts] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    run_on(&graph, whole.path(), text, None).0.unwrap();
+    for stop_at in [Some(3), Some(8), None] {
+        let stopped = run_on(&graph, parts.path(), text, stop_at).0;
+        assert_eq!(stopped.is_err(), stop_at.is_some());
+    }
+    assert!(weights(parts.path()) == weights(whole.path()));
 }
 
 /// The weights that a training ends with, on some threads.
