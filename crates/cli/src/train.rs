@@ -306,6 +306,8 @@ struct Progress<'a> {
     epochs: usize,
     /// When the last epoch ended, or the first one began.
     last: Instant,
+    /// When the first update ended: what comes before it is done once.
+    began: Instant,
     /// Updates seen.
     n_updates: usize,
 }
@@ -318,7 +320,8 @@ impl<'a> Progress<'a> {
         let style = ProgressStyle::with_template("{msg} {bar:20} {pos}/{len}, {eta} left")
             .expect("the template is well formed");
         let bar = ProgressBar::new(0).with_style(style);
-        Self { bar, stop, epochs: config.epochs, last: Instant::now(), n_updates: 0 }
+        let now = Instant::now();
+        Self { bar, stop, epochs: config.epochs, last: now, began: now, n_updates: 0 }
     }
 
     fn show(&mut self, event: Event) -> Signal {
@@ -329,8 +332,11 @@ impl<'a> Progress<'a> {
                 let message = format!("epoch {}/{} loss {loss:.3}", epoch + 1, self.epochs);
                 self.bar.set_message(message);
                 self.n_updates += 1;
-                if self.n_updates == FORECAST && batches > 2 * FORECAST {
-                    let of_epoch = self.last.elapsed() * (batches / FORECAST) as u32;
+                if self.n_updates == 1 {
+                    self.began = Instant::now();
+                }
+                if self.n_updates == 1 + FORECAST && batches > 2 * FORECAST {
+                    let of_epoch = self.began.elapsed() * (batches / FORECAST) as u32;
                     let all = of_epoch * (self.epochs - epoch) as u32;
                     if of_epoch > Duration::from_secs(30) {
                         let [of_epoch, all] = [of_epoch, all].map(indicatif::HumanDuration);
