@@ -12,7 +12,6 @@ pub(crate) mod tests;
 
 use fullrank_graph::statistics::{Seen, relation_profiles};
 use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use calibration::check_temperature;
@@ -27,8 +26,13 @@ use crate::train::Signal;
 
 /// Anything that can tell how likely every object is.
 pub trait Scorer {
-    /// Log-probabilities of every object, one row per query, into `rows`.
-    fn score(&self, queries: &[Query], rows: &mut Vec<f32>);
+    /// What `map` makes of each query's place and its row, the log-probabilities of every object; in
+    /// the order of the queries. Rows are mapped while they are in cache, by any thread.
+    fn map_rows<T: Send>(
+        &self,
+        queries: &[Query],
+        map: impl Fn(usize, &[f32]) -> T + Sync,
+    ) -> Vec<T>;
 
     /// What they are probabilities of.
     fn meaning(&self) -> Meaning;
@@ -272,11 +276,10 @@ fn for_each_row<T: Send>(
 ) -> Result<(), Error> {
     let entities = graph.entities().len();
     let mut done = 0;
-    let mut rows = Vec::new();
     for block in asked.chunks(queries_at_once(entities)) {
         let queries: Vec<Query> =
             block.iter().map(|asked| graph.answers().query(asked.number as usize)).collect();
-        let found = map_block(scorer, &queries, &mut rows, |place, row| map(&block[place], row))?;
+        let found = map_block(scorer, &queries, |place, row| map(&block[place], row))?;
         found.into_iter().for_each(&mut take);
         done += block.len();
         if progress(done, asked.len()) == Signal::Stop {
@@ -286,30 +289,27 @@ fn for_each_row<T: Send>(
     Ok(())
 }
 
-/// Queries whose log-probabilities are in memory at a time, as far as they fit in 64 MiB.
+/// Queries that are scored between two reports of progress: the work of a second or so, and enough
+/// for many threads.
 pub(crate) fn queries_at_once(n_entities: usize) -> usize {
-    const FLOATS: usize = 16 * 1024 * 1024;
-    (FLOATS / n_entities).max(16)
+    const SCORES: usize = 256 * 1024 * 1024;
+    /// What encoders make of queries is in memory for all of them.
+    const MOST: usize = 2048;
+    (SCORES / n_entities).clamp(16, MOST)
 }
 
 /// Scores a block of queries, and maps the place of each in it with its row of log-probabilities.
 pub(crate) fn map_block<T: Send>(
     scorer: &impl Scorer,
     queries: &[Query],
-    rows: &mut Vec<f32>,
     map: impl Fn(usize, &[f32]) -> T + Sync,
 ) -> Result<Vec<T>, Error> {
-    scorer.score(queries, rows);
-    let entities = rows.len() / queries.len();
-    let found: Option<Vec<T>> = rows
-        .par_chunks_exact(entities)
-        .enumerate()
-        .map(|(place, row)| {
-            let is_number = !row.iter().any(|x| x.is_nan());
-            is_number.then(|| map(place, row))
-        })
-        .collect();
-    found.ok_or(Error::BrokenModel)
+    let found = scorer.map_rows(queries, |place, row| {
+        // No way out halfway: that would look at one value at a time.
+        let is_broken = row.iter().fold(false, |broken, x| broken | x.is_nan());
+        (!is_broken).then(|| map(place, row))
+    });
+    found.into_iter().collect::<Option<_>>().ok_or(Error::BrokenModel)
 }
 
 /// How many objects score higher than one, and how many the same, other known answers left out.
@@ -336,8 +336,7 @@ fn rank_query(
     let number = asked.number as usize;
     let known = graph.answers().up_to(number, split);
     let train = graph.answers().in_split(number, Split::Train);
-    // Straight from what is left, not as one minus what is taken away, which may be all but 1e-9.
-    let left = (meaning == Meaning::Share).then(|| log_sum_without(row, train));
+    let left = (meaning == Meaning::Share).then(|| log_left(row, train));
     let rank = |object: EntityId| {
         let score = row[object.0 as usize];
         let (above, beside) = rivals(row, object, known);
@@ -361,6 +360,13 @@ fn filtered_nll(left: f64, train: &[EntityId], object: EntityId, log_prob: f32) 
     let log_prob = f64::from(log_prob);
     let left = if train.contains(&object) { log_add(left, log_prob) } else { left };
     left - log_prob
+}
+
+/// log Σ P over all objects but those `without`, of log-probabilities that sum to one.
+fn log_left(row: &[f32], without: &[EntityId]) -> f64 {
+    let taken: f64 = without.iter().map(|object| f64::from(row[object.0 as usize]).exp()).sum();
+    // What is taken may be all but 1e-9: then only what is left can tell.
+    if taken < 0.5 { (-taken).ln_1p() } else { log_sum_without(row, without) }
 }
 
 /// log Σ P over all objects but those `without`.

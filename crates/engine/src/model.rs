@@ -14,7 +14,7 @@ use crate::encoder::{Domain, Encoded, Encoder, EncoderConfig, Pass, Queries};
 use crate::evaluate::Scorer;
 use crate::ops::{
     BatchAnswers, Logits, PairScore, SoftmaxOptions, Workspace, binary_cross_entropy,
-    cross_entropy, gather_rows, log_probs, pairwise_scores,
+    cross_entropy, gather_rows, map_log_probs, pairwise_scores,
 };
 use crate::output::{
     Meaning, Negatives, Output, Sampled, logistic_loss, margin_loss, mean_entropy, sampled_softmax,
@@ -282,12 +282,16 @@ impl Scoring {
 }
 
 impl Scorer for Scoring {
-    fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
+    fn map_rows<T: Send>(
+        &self,
+        queries: &[Query],
+        map: impl Fn(usize, &[f32]) -> T + Sync,
+    ) -> Vec<T> {
         let queries = Queries {
             subjects: queries.iter().map(|query| query.subject.0).collect(),
             relations: queries.iter().map(|query| query.relation.0).collect(),
         };
-        log_probs(self.logits(&queries), self.model.meaning, rows);
+        map_log_probs(self.logits(&queries), self.model.meaning, map)
     }
 
     fn meaning(&self) -> Meaning {

@@ -118,10 +118,9 @@ fn map_rows<T: Send>(
     queries: &[Query],
     map: impl Fn(Query, &[f32]) -> T + Sync,
 ) -> Result<Vec<T>, Error> {
-    let mut rows = Vec::new();
     let mut all = Vec::with_capacity(queries.len());
     for block in queries.chunks(queries_at_once(graph.entities().len())) {
-        all.extend(map_block(scorer, block, &mut rows, |place, row| map(block[place], row))?);
+        all.extend(map_block(scorer, block, |place, row| map(block[place], row))?);
     }
     Ok(all)
 }
@@ -219,8 +218,13 @@ mod tests {
     struct Constant(Vec<f32>, Meaning);
 
     impl Scorer for Constant {
-        fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
-            *rows = queries.iter().flat_map(|_| self.0.iter().map(|p| p.ln())).collect();
+        fn map_rows<T: Send>(
+            &self,
+            queries: &[Query],
+            map: impl Fn(usize, &[f32]) -> T + Sync,
+        ) -> Vec<T> {
+            let row: Vec<f32> = self.0.iter().map(|p| p.ln()).collect();
+            (0..queries.len()).map(|place| map(place, &row)).collect()
         }
 
         fn meaning(&self) -> Meaning {

@@ -251,8 +251,12 @@ impl SavedWeights {
 }
 
 impl Scorer for Run {
-    fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
-        self.scoring.score(queries, rows);
+    fn map_rows<T: Send>(
+        &self,
+        queries: &[Query],
+        map: impl Fn(usize, &[f32]) -> T + Sync,
+    ) -> Vec<T> {
+        self.scoring.map_rows(queries, map)
     }
 
     fn meaning(&self) -> Meaning {

@@ -24,7 +24,7 @@ use rand::RngExt;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::evaluate::{Scorer, held_out_queries, queries_at_once};
+use crate::evaluate::{Scorer, held_out_queries};
 use crate::output::Meaning;
 use crate::random::{Purpose, generator};
 use crate::train::Signal;
@@ -179,15 +179,22 @@ impl<S: Scorer> Rows<'_, S> {
         mut progress: impl FnMut(usize) -> Signal,
         mut take: impl FnMut(usize, &[f32]),
     ) -> Result<(), Error> {
+        /// Of one block.
+        const FLOATS: usize = 16 * 1024 * 1024;
+        let measured = Measured::of(self.scorer.meaning());
+        let measure = |_, row: &[f32]| -> Option<Vec<f32>> {
+            let are_finite = row.iter().fold(true, |are, x| are & x.is_finite());
+            are_finite.then(|| match measured {
+                Measured::LogOdds => row.iter().copied().map(log_odds).collect(),
+                Measured::LogProbabilities => row.to_vec(),
+            })
+        };
         let mut values = Vec::new();
         let mut done = 0;
-        for block in self.queries.chunks(queries_at_once(self.n_entities)) {
-            self.scorer.score(block, &mut values);
-            if !values.iter().all(|x| x.is_finite()) {
-                return Err(Error::BrokenModel);
-            }
-            if Measured::of(self.scorer.meaning()) == Measured::LogOdds {
-                values.iter_mut().for_each(|log_prob| *log_prob = log_odds(*log_prob));
+        for block in self.queries.chunks((FLOATS / self.n_entities).max(16)) {
+            values.clear();
+            for row in self.scorer.map_rows(block, measure) {
+                values.extend(row.ok_or(Error::BrokenModel)?);
             }
             take(done, &values);
             done += block.len();

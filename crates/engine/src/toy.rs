@@ -6,7 +6,7 @@
 use burn::tensor::{Tensor, TensorData};
 
 use crate::config::Config;
-use crate::ops::{Logits, PairScore, log_probs};
+use crate::ops::{Logits, PairScore, map_log_probs};
 use crate::output::{Meaning, Output};
 use crate::random::Weights;
 use crate::train::device;
@@ -38,7 +38,7 @@ impl Toy {
     /// # Panics
     /// If the vectors are not as wide as those of the objects.
     pub fn log_probs(&self, queries: &[Vec<f32>]) -> Vec<Vec<f32>> {
-        let [entities, dim] = self.objects.dims();
+        let dim = self.objects.dims()[1];
         let components = self.output.forward(table(queries, dim), None);
         let input = Logits {
             context: components.context,
@@ -48,9 +48,7 @@ impl Toy {
             score: self.score,
             weights: self.output.weights(),
         };
-        let mut rows = Vec::new();
-        log_probs(input, self.meaning, &mut rows);
-        rows.chunks_exact(entities).map(<[f32]>::to_vec).collect()
+        map_log_probs(input, self.meaning, |_, row| row.to_vec())
     }
 }
 

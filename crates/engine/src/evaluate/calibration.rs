@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::{Asked, Scorer, filtered_nll, for_each_row, held_out, log_sum_without};
 use crate::error::Error;
 use crate::output::Meaning;
+use crate::random::shuffled;
 use crate::train::Signal;
 
 /// How probabilities compare with what happened.
@@ -119,6 +120,7 @@ pub(crate) fn check_temperature(meaning: Meaning, temperature: f64) -> Result<()
 
 /// The temperature at which the answers of a split are most likely; nothing if there are so few
 /// that it would say more about them than about the model, or if probabilities are no shares.
+/// Of more than 32,768 queries, so many are drawn.
 ///
 /// The loss is tabulated for nine temperatures in one pass, and its lowest point found by a parabola
 /// through the three lowest; a last pass does the same on a finer grid around it.
@@ -135,11 +137,13 @@ pub fn fit_temperature(
     const LEAST_ANSWERS: usize = 100;
     /// Passes on the coarse grid: temperatures from e^-7 to e^7 can be reached.
     const COARSE_PASSES: usize = 5;
-    let asked = held_out(graph, split);
+    /// Queries after which more of them would only take longer.
+    const MOST_QUERIES: usize = 32_768;
     let is_enough = 2 * graph.triples(split).len() >= LEAST_ANSWERS;
     if scorer.meaning() != Meaning::Share || !is_enough {
         return Ok(None);
     }
+    let asked = drawn(held_out(graph, split), MOST_QUERIES);
     let mut grid = Grid { center: 0.0, step: 0.35 };
     for _ in 0..COARSE_PASSES {
         let totals = nll_on_grid(graph, &asked, scorer, &grid, progress)?;
@@ -151,6 +155,17 @@ pub fn fit_temperature(
     let totals = nll_on_grid(graph, &asked, scorer, &grid, progress)?;
     grid.move_to_lowest(&totals);
     Ok(Some(grid.center.exp()))
+}
+
+/// At most so many of some queries, always the same ones, in their order.
+pub(super) fn drawn(asked: Vec<Asked>, most: usize) -> Vec<Asked> {
+    if asked.len() <= most {
+        return asked;
+    }
+    let mut numbers = shuffled((0..asked.len() as u32).collect(), 0, 0);
+    numbers.truncate(most);
+    numbers.sort_unstable();
+    numbers.into_iter().map(|number| asked[number as usize].clone()).collect()
 }
 
 /// Logarithms of temperatures, evenly spaced.

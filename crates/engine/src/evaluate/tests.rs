@@ -27,11 +27,15 @@ pub(crate) fn graph(splits: [&str; 3]) -> Graph {
 pub(crate) struct Fixed<F: Fn(Query, u32) -> f32>(pub(crate) usize, pub(crate) F);
 
 impl<F: Fn(Query, u32) -> f32> Scorer for Fixed<F> {
-    fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
-        rows.clear();
-        for query in queries {
-            rows.extend((0..self.0 as u32).map(|object| (self.1)(*query, object)));
-        }
+    fn map_rows<T: Send>(
+        &self,
+        queries: &[Query],
+        map: impl Fn(usize, &[f32]) -> T + Sync,
+    ) -> Vec<T> {
+        let row = |query: &Query| -> Vec<f32> {
+            (0..self.0 as u32).map(|object| (self.1)(*query, object)).collect()
+        };
+        queries.iter().map(row).enumerate().map(|(place, row)| map(place, &row)).collect()
     }
 
     fn meaning(&self) -> Meaning {
@@ -319,9 +323,12 @@ fn a_triple_that_is_as_likely_as_it_happens_is_calibrated() {
     /// A tenth for every pair.
     struct Tenth;
     impl Scorer for Tenth {
-        fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
-            rows.clear();
-            rows.resize(queries.len() * 10, 0.1_f32.ln());
+        fn map_rows<T: Send>(
+            &self,
+            queries: &[Query],
+            map: impl Fn(usize, &[f32]) -> T + Sync,
+        ) -> Vec<T> {
+            (0..queries.len()).map(|place| map(place, &[0.1_f32.ln(); 10])).collect()
         }
         fn meaning(&self) -> Meaning {
             Meaning::Holds
@@ -343,4 +350,34 @@ fn a_triple_that_is_as_likely_as_it_happens_is_calibrated() {
     assert!(matches!(calibrate(2.0), Err(Error::NoTemperature { .. })));
     let fitted = fit_temperature(&graph, Split::Test, &Tenth, &mut |_, _| Signal::Continue);
     assert_eq!(fitted.unwrap(), None);
+}
+
+#[test]
+fn what_training_answers_leave_is_summed_to_its_last_digits() {
+    // Two answers that take nothing to speak of, just less and more than half, and all but 1e-9.
+    for taken in [1e-9_f64, 0.4999, 0.5001, 1.0 - 1e-9] {
+        let rest = (1.0 - taken) / 50.0;
+        let probability = |object: usize| if object < 2 { taken / 2.0 } else { rest };
+        let row: Vec<f32> = (0..52).map(|object| probability(object).ln() as f32).collect();
+        let without = [EntityId(0), EntityId(1)];
+        let found = log_left(&row, &without);
+        assert!((found - (1.0 - taken).ln()).abs() < 1e-6, "{taken}: {found}");
+        assert!((found - log_sum_without(&row, &without)).abs() < 1e-5);
+    }
+    let all = [0.25_f32.ln(); 4];
+    let objects: Vec<EntityId> = (0..4).map(EntityId).collect();
+    assert_eq!(log_left(&all, &objects), f64::NEG_INFINITY);
+    assert_eq!(log_left(&all, &[]), 0.0);
+}
+
+#[test]
+fn a_temperature_is_fitted_to_queries_drawn_from_all() {
+    let asked: Vec<Asked> = (0..100).map(|number| Asked { number, answers: Vec::new() }).collect();
+    assert_eq!(calibration::drawn(asked.clone(), 100), asked);
+    let drawn = calibration::drawn(asked.clone(), 99);
+    assert!(drawn.len() == 99 && drawn.is_sorted_by_key(|asked| asked.number));
+    // Of neighbours as of those far apart.
+    let few = calibration::drawn(asked, 40);
+    let steps = few.windows(2).map(|pair| pair[1].number - pair[0].number);
+    assert!(steps.clone().any(|step| step == 1) && steps.clone().any(|step| step > 2));
 }

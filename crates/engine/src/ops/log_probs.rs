@@ -1,10 +1,11 @@
 //! How likely is every object, for a block of queries?
 //!
 //! Tile by tile for a block of queries, whose logits are exponentiated and summed while they are in
-//! cache; when all sums are there, tiles are normalised and mixed.
-//! Nothing is differentiated here: losses have their own operation.
+//! cache; when all sums are there, tiles are normalised and mixed to rows, and a row is used while it
+//! is in cache, too. Nothing is differentiated here: losses have their own operation.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use burn::backend::{DispatchDevice, Flex};
 use burn::tensor::activation::{log_sigmoid, log_softmax};
@@ -17,16 +18,33 @@ use super::score::PairScore;
 use super::{pieces, simd, values};
 use crate::output::Meaning;
 
-/// Log-probabilities of every object, `[B, E]`, row after row into `out`.
+/// What `map` makes of each query's place in the batch and its row, the log-probabilities of every
+/// object; in the order of the queries.
 ///
-/// Where they are shares, each row's probabilities sum to one for any number of components.
-pub(crate) fn log_probs(input: Logits, meaning: Meaning, out: &mut Vec<f32>) {
+/// Where they are shares, a row's probabilities sum to one for any number of components.
+pub(crate) fn map_log_probs<T: Send>(
+    input: Logits,
+    meaning: Meaning,
+    map: impl Fn(usize, &[f32]) -> T + Sync,
+) -> Vec<T> {
     match input.context.device().as_dispatch() {
         DispatchDevice::Flex(_) if input.context.dtype() == DType::F32 => {
-            fused(input, meaning, out);
+            map_fused(input, meaning, map)
         }
-        _ => *out = floats(reference(input, meaning).into_data()),
+        _ => {
+            let entities = input.objects.dims()[0];
+            map_all(&floats(reference(input, meaning).into_data()), entities, map)
+        }
     }
+}
+
+/// Of rows that are all there.
+fn map_all<T: Send>(
+    rows: &[f32],
+    entities: usize,
+    map: impl Fn(usize, &[f32]) -> T + Sync,
+) -> Vec<T> {
+    rows.par_chunks_exact(entities).enumerate().map(|(query, row)| map(query, row)).collect()
 }
 
 fn floats(data: TensorData) -> Vec<f32> {
@@ -56,10 +74,15 @@ const TILE: usize = 512;
 /// Rows (queries × components) up to which objects are read once and not copied first.
 const FEW_ROWS: usize = 8;
 
-fn fused(input: Logits, meaning: Meaning, out: &mut Vec<f32>) {
+fn map_fused<T: Send>(
+    input: Logits,
+    meaning: Meaning,
+    map: impl Fn(usize, &[f32]) -> T + Sync,
+) -> Vec<T> {
     /// Rows of one block, at most.
     const ROWS: usize = 128;
-    /// Floats of one thread's logits, at most; fewer rows where objects are many.
+    /// Floats of one thread's logits, at most, unless a single query has more; fewer rows where
+    /// objects are many.
     const FLOATS: usize = 16 * 1024 * 1024;
     let [queries, components] = input.log_prior.dims();
     let (entities, object_dim) = (input.objects.dims()[0], input.objects.dims()[1]);
@@ -82,21 +105,30 @@ fn fused(input: Logits, meaning: Meaning, out: &mut Vec<f32>) {
         components,
         meaning,
     };
-    out.resize(queries * entities, 0.0);
-    if out.is_empty() {
-        return;
+    if queries == 0 {
+        return Vec::new();
     }
     let block = (ROWS.min(FLOATS / entities) / components).max(1);
     if queries <= block {
-        scored.block_by_all(&context, &log_prior, out);
-        return;
+        return map_all(&scored.block_by_all(&context, &log_prior), entities, map);
     }
-    out.par_chunks_mut(block * entities)
-        .zip(context.par_chunks(block * components * dim))
-        .zip(log_prior.par_chunks(block * components))
-        .for_each_init(Tiles::default, |tiles, ((out, context), log_prior)| {
-            scored.block(context, log_prior, tiles, out);
-        });
+    // As many as threads: what rayon would make for each, it makes for every part of the work.
+    let room = Mutex::new(Vec::<Tiles>::new());
+    let take_room = || room.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let blocks = context.par_chunks(block * components * dim);
+    let blocks = blocks.zip(log_prior.par_chunks(block * components)).enumerate();
+    let mapped: Vec<Vec<T>> = blocks
+        .map(|(number, (context, log_prior))| {
+            let mut tiles = take_room().unwrap_or_default();
+            let mut mapped = Vec::with_capacity(block);
+            scored.block(context, log_prior, &mut tiles, |query, row| {
+                mapped.push(map(number * block + query, row));
+            });
+            room.lock().unwrap_or_else(PoisonError::into_inner).push(tiles);
+            mapped
+        })
+        .collect();
+    mapped.into_iter().flatten().collect()
 }
 
 /// Objects, how they are scored, and what becomes of it.
@@ -120,6 +152,8 @@ struct Tiles {
     values: Vec<f32>,
     /// Of every row of every tile.
     sums: Vec<Sum>,
+    /// The log-probabilities of one query.
+    row: Vec<f32>,
 }
 
 /// Σ exp z, as the largest z and Σ exp(z − largest).
@@ -137,24 +171,34 @@ impl Tiles {
 }
 
 impl Scored<'_> {
-    /// All of a block, by one thread.
-    fn block(&self, context: &[f32], log_prior: &[f32], tiles: &mut Tiles, out: &mut [f32]) {
+    /// All of a block, by one thread; `take` gets the place and the row of each query.
+    fn block(
+        &self,
+        context: &[f32],
+        log_prior: &[f32],
+        tiles: &mut Tiles,
+        mut take: impl FnMut(usize, &[f32]),
+    ) {
         let rows = log_prior.len();
         tiles.make_room(rows, self.entities);
         let slots = tiles.values.chunks_mut(rows * TILE).zip(tiles.sums.chunks_mut(rows));
         for (objects, (values, sums)) in pieces(0..self.entities, TILE).zip(slots) {
             self.fill_tile(context, objects, values, sums);
         }
-        for (query, out) in out.chunks_exact_mut(self.entities).enumerate() {
+        let mut row = std::mem::take(&mut tiles.row);
+        row.resize(self.entities, 0.0);
+        for query in 0..rows / self.components {
             let mixing = Mixing::of(self, tiles, query, log_prior);
-            for (tile, out) in out.chunks_mut(TILE).enumerate() {
+            for (tile, out) in row.chunks_mut(TILE).enumerate() {
                 mixing.fill(self, context, tile, out);
             }
+            take(query, &row);
         }
+        tiles.row = row;
     }
 
-    /// The same where there is no other block, by all threads, which share its tiles.
-    fn block_by_all(&self, context: &[f32], log_prior: &[f32], out: &mut [f32]) {
+    /// All rows where there is no other block, by all threads, which share its tiles.
+    fn block_by_all(&self, context: &[f32], log_prior: &[f32]) -> Vec<f32> {
         let rows = log_prior.len();
         let mut tiles = Tiles::default();
         tiles.make_room(rows, self.entities);
@@ -163,12 +207,14 @@ impl Scored<'_> {
             let objects = tile * TILE..((tile + 1) * TILE).min(self.entities);
             self.fill_tile(context, objects, values, sums);
         });
+        let mut out = vec![0.0; rows / self.components * self.entities];
         for (query, out) in out.chunks_exact_mut(self.entities).enumerate() {
             let mixing = Mixing::of(self, &tiles, query, log_prior);
             out.par_chunks_mut(TILE).enumerate().for_each(|(tile, out)| {
                 mixing.fill(self, context, tile, out);
             });
         }
+        out
     }
 
     /// The logits of all rows and some objects, and what normalising needs of them.
@@ -309,6 +355,13 @@ mod tests {
     use crate::ops::score::tests::ALL;
     use burn::tensor::{Device, Distribution};
 
+    /// Row after row; every row is mapped at its own place.
+    fn log_probs(input: Logits, meaning: Meaning) -> Vec<f32> {
+        let rows = map_log_probs(input, meaning, |place, row| (place, row.to_vec()));
+        assert!(rows.iter().enumerate().all(|(i, (place, _))| i == *place));
+        rows.into_iter().flat_map(|(_, row)| row).collect()
+    }
+
     #[test]
     fn fused_equals_plain_tensor_operations_and_shares_sum_to_one() {
         let device = Device::flex();
@@ -339,7 +392,7 @@ mod tests {
             };
             let mut fused = Vec::new();
             for meaning in [Meaning::Holds, Meaning::Share] {
-                log_probs(input.clone(), meaning, &mut fused);
+                fused = log_probs(input.clone(), meaning);
                 let plain = floats(reference(input.clone(), meaning).into_data());
                 for (fused, plain) in fused.iter().zip(&plain) {
                     assert!((fused - plain).abs() < 1e-4 * plain.abs().max(1.0), "{fused} {plain}");
@@ -350,6 +403,33 @@ mod tests {
                 assert!((sum - 1.0).abs() < 1e-5, "{sum}");
             }
         }
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same_bits_and_no_queries_give_no_rows() {
+        let device = Device::flex();
+        let input = |queries: usize| {
+            let values = |n: usize| (0..n).map(|i| (i as f32 * 0.37).sin()).collect::<Vec<_>>();
+            let tensor = |rows: usize, columns: usize| {
+                let data = TensorData::new(values(rows * columns), [rows, columns]);
+                Tensor::<2>::from_data(data, &device)
+            };
+            Logits {
+                context: tensor(queries * 2, 8),
+                log_prior: log_softmax(tensor(queries, 2), 1),
+                objects: tensor(700, 8),
+                bias: None,
+                score: PairScore::Dot,
+                weights: None,
+            }
+        };
+        let at = |threads: usize, queries: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| log_probs(input(queries), Meaning::Share))
+        };
+        assert!(at(2, 0).is_empty());
+        let found = at(1, 300);
+        assert!([2, 5].iter().all(|threads| at(*threads, 300) == found));
     }
 
     #[test]
@@ -367,9 +447,7 @@ mod tests {
                 score: PairScore::Dot,
                 weights: None,
             };
-            let mut out = Vec::new();
-            log_probs(input, Meaning::Share, &mut out);
-            out
+            log_probs(input, Meaning::Share)
         };
         let close = |a: f32, b: f32| (a - b).abs() < 1e-4;
         let [first, second, third] = found([[0.0], [-200.0], [-1000.0]])[..] else { panic!() };

@@ -28,7 +28,7 @@ pub(crate) use components::component_products;
 pub(crate) use distance::Distance;
 pub(crate) use gather::gather_rows;
 pub(crate) use grouped::grouped_product;
-pub(crate) use log_probs::log_probs;
+pub(crate) use log_probs::map_log_probs;
 pub(crate) use loss::{BatchAnswers, Logits, Shape, SoftmaxOptions, Thinning, Work, Workspace};
 pub(crate) use loss::{binary_cross_entropy, cross_entropy};
 pub(crate) use messages::{Compose, Message, Messages, sum_messages};

@@ -183,8 +183,7 @@ fn mix(case: &Case, part: fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
 
 fn check(model: Model, expected: &[f64], what: &str) {
     let query = Query { subject: EntityId(SUBJECT as u32), relation: RelationId(RELATION as u32) };
-    let mut found = Vec::new();
-    model.scoring().score(&[query], &mut found);
+    let found = model.scoring().map_rows(&[query], |_, row| row.to_vec()).remove(0);
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         let expected = expected.ln();

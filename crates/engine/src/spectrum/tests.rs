@@ -9,12 +9,16 @@ use crate::toy::Toy;
 struct Fixed<F: Fn(usize, usize) -> f32>(usize, F);
 
 impl<F: Fn(usize, usize) -> f32> Scorer for Fixed<F> {
-    fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
-        rows.clear();
-        for query in queries {
+    fn map_rows<T: Send>(
+        &self,
+        queries: &[Query],
+        map: impl Fn(usize, &[f32]) -> T + Sync,
+    ) -> Vec<T> {
+        let row = |query: &Query| -> Vec<f32> {
             let row = query.subject.0 as usize;
-            rows.extend((0..self.0).map(|column| (self.1)(row, column)));
-        }
+            (0..self.0).map(|column| (self.1)(row, column)).collect()
+        };
+        queries.iter().map(row).enumerate().map(|(place, row)| map(place, &row)).collect()
     }
 
     fn meaning(&self) -> Meaning {
@@ -88,10 +92,15 @@ impl Spread {
 }
 
 impl Scorer for Spread {
-    fn score(&self, queries: &[Query], rows: &mut Vec<f32>) {
+    fn map_rows<T: Send>(
+        &self,
+        queries: &[Query],
+        map: impl Fn(usize, &[f32]) -> T + Sync,
+    ) -> Vec<T> {
         let vectors: Vec<Vec<f32>> =
             queries.iter().map(|query| vector(query.subject.0 as usize)).collect();
-        *rows = self.0.log_probs(&vectors).concat();
+        let rows = self.0.log_probs(&vectors);
+        rows.iter().enumerate().map(|(place, row)| map(place, row)).collect()
     }
 
     fn meaning(&self) -> Meaning {
