@@ -24,7 +24,7 @@ pub(crate) struct GradientArguments {
     run: PathBuf,
 
     /// Sizes below which entries are left to chance, in units of an answer's weight
-    /// [default: the run's `sparse_below`, and powers of two from 2^-16 to 2^-4]
+    /// [default: the run's `sparse_below`, and powers of four from 2^-16 to 2^-4]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size)]
     below: Vec<f64>,
 

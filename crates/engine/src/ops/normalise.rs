@@ -236,8 +236,8 @@ mod tests {
     use super::*;
     use burn::tensor::{Device, Tolerance};
 
-    /// Of both kinds: more queries than a task, more columns or places than lanes.
-    const SHAPES: [[usize; 3]; 2] = [[75, 37, 1], [19, 3, 21]];
+    /// Of both kinds: more values than a task has, more columns or places than lanes.
+    const SHAPES: [[usize; 3]; 2] = [[450, 37, 1], [19, 50, 21]];
 
     fn tensor<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
         let len = shape.iter().product::<usize>();
@@ -296,8 +296,8 @@ mod tests {
             let fused = run(&|x, gamma, beta| normalise(x.clone(), gamma, beta, treatment(&x)));
             let plain = run(&|x, gamma, beta| reference(x.clone(), gamma, beta, &treatment(&x)));
             for (fused, plain) in fused.iter().zip(&plain) {
-                // Sums of up to a thousand f32 each.
-                fused.assert_approx_eq::<f32>(plain, Tolerance::rel_abs(1e-4, 1e-4));
+                // Gradients of scale are sums of hundreds of values of up to 5, which cancel.
+                fused.assert_approx_eq::<f32>(plain, Tolerance::rel_abs(1e-4, 2e-3));
             }
         }
     }

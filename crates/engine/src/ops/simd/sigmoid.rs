@@ -307,6 +307,25 @@ mod tests {
     }
 
     #[test]
+    fn a_broken_logit_reaches_the_loss_and_a_tiny_share_does_not_break_it() {
+        let loss_of = |rows: &mut [f32], shares: &[f32; 2]| {
+            let log = shares.map(f32::ln);
+            let mut grad_log_prior = [0.0; 2];
+            let prior = Prior { log: &log, share: shares };
+            mixed_sigmoid(rows, prior, &mut grad_log_prior, &mut Vec::new())
+        };
+        let mut rows: Vec<f32> = (0..40).map(|i| i as f32 * 0.1).collect();
+        rows[23] = f32::NAN;
+        assert!(loss_of(&mut rows, &[0.5, 0.5]).is_nan());
+        // Next to all the weight is on the second component.
+        let mut rows: Vec<f32> = (0..40).map(|i| i as f32 * 0.1).collect();
+        let expected: f64 = rows[20..].iter().map(|z| f64::from(*z).exp().ln_1p()).sum();
+        let found = f64::from(loss_of(&mut rows, &[1e-12, 1.0]));
+        assert!((found - expected).abs() < 1e-5 * expected, "{found} {expected}");
+        assert!(rows.iter().all(|grad| grad.is_finite()));
+    }
+
+    #[test]
     fn certain_objects_are_told_apart() {
         let log = [0.5_f32.ln(); 2];
         let prior = Prior { log: &log, share: &[0.5; 2] };
