@@ -8,10 +8,16 @@ check:
 test-slow:
     cargo test --release --workspace -- --ignored
 
-# How long loading takes: a generated graph of ten million triples.
+# How long each part takes, on generated graphs.
 bench:
-    cargo run --release -- generate target/large --force --entities 1000000 --relations 20 --types 1000 --mean-degree 10
-    cargo run --release -- bench load target/large
+    cargo bench --bench engine
+
+# Beside PyTorch, pandas and scipy, on FB15k-237.
+bench-peers DATA:
+    cargo build --release
+    test -d target/peer || python3 -m venv target/peer
+    target/peer/bin/pip install --quiet torch==2.13.0 numpy pandas scipy zstandard
+    target/peer/bin/python benches/suite.py {{DATA}}
 
 # Fuzz one parser for a minute: tsv, csv, ntriples, turtle or npy. Needs `cargo install cargo-fuzz`.
 fuzz TARGET:
