@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEER = ROOT / "benches/peer"
 HALF = {
     "softmax": ["--output", "softmax", "--epochs", "12"],
-    "mixture": ["--config", ROOT / "configs/fb15k-237-distmult-mixture4.toml", "--epochs", "8"],
+    "mixture": ["--config", ROOT / "configs/fb15k-237-distmult-mixture4-quick.toml"],
 }
 # One at a time is other than E = 14,541, d = 200, B = 1,000, K = 4 and 4 answers.
 SIZES = [
