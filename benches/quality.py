@@ -133,15 +133,15 @@ def row(split, mark, curves):
 
 
 def picture(curves):
-    """Test MRR over minutes."""
+    """Validation MRR over minutes."""
     width, height, left, top = 560, 260, 50, 30
     last = max(points[-1][0] for points in curves.values())
-    lowest, highest = 0.20, 0.32
+    lowest, highest = 0.18, 0.30
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + 80} {height + 100}" '
         'font-family="system-ui, sans-serif" font-size="12">',
         f'<rect width="{width + 80}" height="{height + 100}" fill="#fff"/>',
-        f'<text x="{left}" y="{top - 12}" font-weight="600">test MRR</text>',
+        f'<text x="{left}" y="{top - 12}" font-weight="600">validation MRR</text>',
     ]
 
     def x(seconds):
@@ -160,14 +160,14 @@ def picture(curves):
         at = x(60 * minutes)
         parts.append(f'<text x="{at:.1f}" y="{top + height + 18}" text-anchor="middle">{minutes}</text>')
     for number, ((name, points), colour) in enumerate(zip(curves.items(), COLOURS.values())):
-        shown = [(x(seconds), y(mrr["test"])) for seconds, _, mrr in points if (mrr["test"] or 0) >= lowest]
+        shown = [(x(seconds), y(mrr["valid"])) for seconds, _, mrr in points if mrr["valid"] >= lowest]
         line = " ".join(f"{px:.1f},{py:.1f}" for px, py in shown)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"/>' for px, py in shown]
         at = left + number * 150
         parts.append(f'<rect x="{at}" y="{top + height + 36}" width="12" height="12" fill="{colour}"/>')
         parts.append(f'<text x="{at + 18}" y="{top + height + 46}">{name}</text>')
-    caption = "minutes from the start, 2 threads; DistMult with a mixture of 4, d = 200, FB15k-237; a dot is an epoch"
+    caption = "minutes, 2 threads; DistMult with a mixture of 4, d = 200, FB15k-237; a dot is an epoch"
     parts.append(f'<text x="{left}" y="{top + height + 66}" fill="#555">{caption}</text>')
     return "\n".join(parts) + "\n</svg>\n"
 
