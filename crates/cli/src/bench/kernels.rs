@@ -9,9 +9,9 @@ use crate::output::{show, show_json, table};
 
 /// Every kernel of training and evaluation beside the machine's own matrix products.
 ///
-/// Each runs on random values, those of training forward and backward. Its share of the peak is the time that its matrix
-/// products would take at the speed which products of tiles reach in the same process, on all threads
-/// and with nothing else, over the time it takes.
+/// Each runs on random values, those of training forward and backward. Its share of the peak is the
+/// time that its matrix products would take at the speed which products of tiles reached just before,
+/// on all threads and with nothing else, over the time it takes.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  fullrank bench kernels --entities 14541 --dim 200 --json")]
 pub(crate) struct KernelArguments {
@@ -48,7 +48,7 @@ pub(crate) struct KernelArguments {
 struct Roofline {
     system: String,
     threads: usize,
-    /// 10⁹ operations a second of products of tiles.
+    /// 10⁹ operations a second of products of tiles, median over all repetitions.
     peak_gflops: f64,
     kernels: Vec<Timing>,
 }
@@ -61,7 +61,7 @@ struct Timing {
     /// Median over the repetitions.
     seconds: f64,
     quartiles: [f64; 2],
-    /// What its products would take at the peak, of what it takes.
+    /// What its products would take at the peak just before, of what it takes; likewise.
     share_of_peak: f64,
 }
 
@@ -73,10 +73,13 @@ pub(super) fn run(arguments: &KernelArguments) -> anyhow::Result<()> {
         components: arguments.components as usize,
         answers: arguments.answers as usize,
     };
-    let (timings, peak) = time_kernels(sizes, arguments.repeats as usize);
-    let timing = |KernelTiming { name, products, seconds, flops }| {
+    let timings = time_kernels(sizes, arguments.repeats as usize);
+    let peaks = timings.iter().flat_map(|timing| timing.peaks.clone()).collect();
+    let [_, peak, _] = quartiles(peaks);
+    let timing = |timing: KernelTiming| {
+        let [_, share_of_peak, _] = quartiles(timing.shares_of_peak());
+        let KernelTiming { name, products, seconds, .. } = timing;
         let [lower, median, upper] = quartiles(seconds);
-        let share_of_peak = flops / peak / median;
         Timing { name, products, seconds: median, quartiles: [lower, upper], share_of_peak }
     };
     let roofline = Roofline {

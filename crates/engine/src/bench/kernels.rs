@@ -1,8 +1,8 @@
 //! How close to the machine's peak are the kernels that a training spends its time in?
 //!
 //! Each is run as a model runs it, on random values, those of training forward and backward, and set
-//! beside the time that its matrix products alone would take at the speed that products of tiles reach
-//! in the same process.
+//! beside the time that its matrix products alone would take at the speed that products of tiles
+//! reached just before: a shared machine is faster in one second than in the next.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -43,17 +43,27 @@ pub struct KernelTiming {
     pub products: usize,
     /// Of each repetition.
     pub seconds: Vec<f64>,
+    /// Floating-point operations a second of products of tiles, just before each.
+    pub peaks: Vec<f64>,
     /// Floating-point operations of its products.
     pub flops: f64,
 }
 
-/// Times every kernel; with it, the operations a second that products of tiles reach.
-pub fn time_kernels(sizes: KernelSizes, repeats: usize) -> (Vec<KernelTiming>, f64) {
+impl KernelTiming {
+    /// Of each repetition, the part that its products would take at the peak.
+    pub fn shares_of_peak(&self) -> Vec<f64> {
+        let of_one = |(seconds, peak)| self.flops / peak / seconds;
+        self.seconds.iter().zip(&self.peaks).map(of_one).collect()
+    }
+}
+
+/// Times every kernel.
+pub fn time_kernels(sizes: KernelSizes, repeats: usize) -> Vec<KernelTiming> {
     /// Enough for all tiles of any size one would time.
     const ALL: usize = usize::MAX;
     let KernelSizes { components, .. } = sizes;
     let mixture = |what: &str| format!("mixture of {components} softmaxes, {what}");
-    let mut timings = vec![
+    vec![
         sizes.softmax("softmax, tiles kept".into(), 1, ALL, repeats),
         sizes.softmax("softmax, tiles made twice".into(), 1, 0, repeats),
         sizes.softmax(mixture("tiles kept"), components, ALL, repeats),
@@ -62,9 +72,8 @@ pub fn time_kernels(sizes: KernelSizes, repeats: usize) -> (Vec<KernelTiming>, f
         sizes.sigmoid(format!("mixture of {components} sigmoids"), components, repeats),
         sizes.log_probs("log-probabilities, softmax".into(), 1, repeats),
         sizes.log_probs("log-probabilities, mixture".into(), components, repeats),
-    ];
-    timings.push(sizes.projections(repeats));
-    (timings, peak(sizes.dim))
+        sizes.projections(repeats),
+    ]
 }
 
 impl KernelSizes {
@@ -98,13 +107,14 @@ impl KernelSizes {
         loss: impl Fn(&Arc<Mutex<Workspace>>) -> Tensor<1>,
     ) -> KernelTiming {
         let workspace = Arc::new(Mutex::new(Workspace::new(kept_bytes)));
-        let seconds = seconds(repeats, || drop(loss(&workspace).backward()));
+        let (seconds, peaks) = self.time(repeats, || drop(loss(&workspace).backward()));
         let work = take_work(&workspace);
         let runs = (repeats + WARM_UP) as f64;
         KernelTiming {
             name,
             products: (work.products() / work.logits) as usize,
             seconds,
+            peaks,
             flops: 2.0 * (self.dim as u64 * work.products()) as f64 / runs,
         }
     }
@@ -113,9 +123,9 @@ impl KernelSizes {
         let input = self.logits(components, &device());
         // Something small of each row, as ranks are.
         let run = || drop(map_log_probs(input.clone(), Meaning::Share, |_, row| row[0]));
-        let seconds = seconds(repeats, run);
+        let (seconds, peaks) = self.time(repeats, run);
         let flops = 2.0 * (self.batch * components * self.dim * self.entities) as f64;
-        KernelTiming { name, products: 1, seconds, flops }
+        KernelTiming { name, products: 1, seconds, peaks, flops }
     }
 
     /// One layer of all components' projections.
@@ -127,7 +137,20 @@ impl KernelSizes {
         let run = || drop(component_products(values.clone(), matrices.clone()).sum().backward());
         let flops = 3.0 * 2.0 * (batch * components * dim * dim) as f64;
         let name = format!("a layer of {components} projections");
-        KernelTiming { name, products: 3, seconds: seconds(repeats, run), flops }
+        let (seconds, peaks) = self.time(repeats, run);
+        KernelTiming { name, products: 3, seconds, peaks, flops }
+    }
+
+    /// Seconds of each run, and the peak before it.
+    fn time(self, repeats: usize, mut run: impl FnMut()) -> (Vec<f64>, Vec<f64>) {
+        (0..WARM_UP).for_each(|_| run());
+        let one = |_| {
+            let peak = peak(self.dim);
+            let start = Instant::now();
+            run();
+            (start.elapsed().as_secs_f64(), peak)
+        };
+        (0..repeats).map(one).unzip()
     }
 
     /// As they are in training: objects and contexts have gradients, and scores are of some size.
@@ -163,16 +186,6 @@ impl KernelSizes {
 /// Runs before those that are timed: the first makes room.
 const WARM_UP: usize = 1;
 
-fn seconds(repeats: usize, mut run: impl FnMut()) -> Vec<f64> {
-    (0..WARM_UP).for_each(|_| run());
-    let time = |_| {
-        let start = Instant::now();
-        run();
-        start.elapsed().as_secs_f64()
-    };
-    (0..repeats).map(time).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,9 +193,9 @@ mod tests {
     #[test]
     fn every_kernel_is_timed_as_often_as_asked_and_counts_its_operations() {
         let sizes = KernelSizes { entities: 50, dim: 8, batch: 6, components: 2, answers: 3 };
-        let (timings, peak) = time_kernels(sizes, 2);
-        assert!(peak > 0.0);
-        assert!(timings.iter().all(|timing| timing.seconds.len() == 2));
+        let timings = time_kernels(sizes, 2);
+        assert!(timings.iter().all(|timing| timing.shares_of_peak().len() == 2));
+        assert!(timings.iter().all(|timing| timing.shares_of_peak().iter().all(|x| *x > 0.0)));
         // Two components of six queries by fifty objects, eight multiplications and additions each.
         let product = f64::from(2 * 6 * 50 * 8 * 2);
         let mixed: Vec<f64> = timings.iter().map(|timing| timing.flops / product).collect();

@@ -1,8 +1,9 @@
 //! Which loops over a row must run at the speed of the machine?
 //!
-//! Each is written once, in lanes the compiler turns into vector instructions, and compiled twice:
-//! for the baseline of the target and for AVX2 with FMA, chosen at run time.
-//! The two differ in the last bits, so a run repeats bit for bit on one instruction set.
+//! Each is written once, in lanes the compiler turns into vector instructions, and compiled three
+//! times: for the baseline of the target, for AVX2 with FMA, and for AVX-512, chosen at run time.
+//! The baseline differs from the others in the last bits, so a run repeats bit for bit on one
+//! instruction set.
 
 use super::adam::AdamStep;
 
@@ -10,19 +11,27 @@ use super::adam::AdamStep;
 /// adds up to.
 pub(super) const TINY: f32 = 1e-30;
 
-/// Floats per step of every loop below: two AVX2 registers.
+/// Floats per step of every loop below: two AVX2 registers, or one of AVX-512.
 pub(super) const LANES: usize = 16;
 
-/// Compiles `$body` for both instruction sets and gives the caller whichever the machine has.
+/// Compiles `$body` for all instruction sets and gives the caller the widest that the machine has.
 macro_rules! dispatched {
     ($(#[$doc:meta])* $name:ident, $body:ident, ($($arg:ident: $ty:ty),*) $(-> $out:ty)?) => {
         $(#[$doc])*
         pub(crate) fn $name($($arg: $ty),*) $(-> $out)? {
             #[cfg(target_arch = "x86_64")]
             {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+                fn with_avx512($($arg: $ty),*) $(-> $out)? {
+                    $body::<true>($($arg),*)
+                }
                 #[target_feature(enable = "avx2,fma")]
                 fn with_avx2($($arg: $ty),*) $(-> $out)? {
                     $body::<true>($($arg),*)
+                }
+                if crate::ops::simd::has_avx512() {
+                    // SAFETY: the features it was compiled for were found just now.
+                    return unsafe { with_avx512($($arg),*) };
                 }
                 if std::arch::is_x86_feature_detected!("avx2")
                     && std::arch::is_x86_feature_detected!("fma")
@@ -36,6 +45,18 @@ macro_rules! dispatched {
     };
 }
 pub(super) use dispatched;
+
+/// Whether the machine has the parts of AVX-512 that loops are compiled for.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn has_avx512() -> bool {
+    use std::arch::is_x86_feature_detected;
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("fma")
+}
 
 // After the macro, which they use.
 pub(crate) mod columns;
