@@ -108,19 +108,14 @@ impl Model {
                 entropy = (input.log_prior.dims()[1] > 1 && config.entropy_weight > 0.0)
                     .then(|| mean_entropy(input.log_prior.clone()));
                 let answers = Arc::clone(&batch.answers);
-                let n_entities = input.objects.dims()[0];
+                let shortcuts = config.shortcuts(input.objects.dims()[0], noise);
                 match self.meaning {
                     Meaning::Share => {
-                        let options = SoftmaxOptions {
-                            smoothing: config.smoothing as f32,
-                            thinning: config.thinning(n_entities, noise),
-                        };
+                        let options =
+                            SoftmaxOptions { smoothing: config.smoothing as f32, shortcuts };
                         cross_entropy(input, answers, options, workspace)
                     }
-                    Meaning::Holds => {
-                        let thinning = config.thinning(n_entities, noise);
-                        binary_cross_entropy(input, answers, thinning, workspace)
-                    }
+                    Meaning::Holds => binary_cross_entropy(input, answers, shortcuts, workspace),
                 }
             }
         };

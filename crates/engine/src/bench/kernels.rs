@@ -10,7 +10,7 @@ use std::time::Instant;
 use burn::tensor::{Device, Tensor};
 
 use crate::ops::{
-    BatchAnswers, Logits, PairScore, SoftmaxOptions, Workspace, binary_cross_entropy,
+    BatchAnswers, Logits, PairScore, Shortcuts, SoftmaxOptions, Workspace, binary_cross_entropy,
     component_products, cross_entropy, map_log_probs, peak,
 };
 use crate::output::Meaning;
@@ -94,7 +94,12 @@ impl KernelSizes {
     fn sigmoid(self, name: String, components: usize, repeats: usize) -> KernelTiming {
         let (input, answers) = (self.logits(components, &device().autodiff()), self.some_answers());
         self.loss(name, 0, repeats, |workspace| {
-            binary_cross_entropy(input.clone(), Arc::clone(&answers), None, workspace)
+            binary_cross_entropy(
+                input.clone(),
+                Arc::clone(&answers),
+                Shortcuts::default(),
+                workspace,
+            )
         })
     }
 

@@ -10,6 +10,7 @@ mod sparse;
 #[cfg(test)]
 mod tests;
 mod tiles;
+mod units;
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +27,7 @@ use burn::tensor::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::score::PairScore;
-use super::{flex_tensor, simd, values};
+use super::{bf16, flex_tensor, simd, values};
 pub(crate) use softmax::Options as SoftmaxOptions;
 pub(crate) use sparse::Thinning;
 use tiles::{Grads, Inputs};
@@ -71,9 +72,33 @@ pub(crate) struct Logits {
     pub(crate) weights: Option<Tensor<1>>,
 }
 
+/// What a loss may do with less than all care, for speed; by default nothing. For the dot product
+/// only, and for the CPU: other devices take no notice.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Shortcuts {
+    /// Which entries of the gradient are left to chance.
+    pub(crate) thinning: Option<Thinning>,
+    pub(crate) products: Products,
+}
+
+/// How a product of two numbers is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Products {
+    /// Of f32.
+    #[default]
+    Whole,
+    /// Of bf16, two for each number, on a unit that is made for these.
+    Halves,
+}
+
+impl Products {
+    /// The fastest that this machine can make.
+    pub(crate) fn fastest() -> Self {
+        if bf16::is_available() { Self::Halves } else { Self::Whole }
+    }
+}
+
 /// −Σ y·log P over the answers of a batch, `[1]`.
-///
-/// Other devices than the CPU know no thinning: their gradient is exact.
 pub(crate) fn cross_entropy(
     input: Logits,
     answers: Arc<BatchAnswers>,
@@ -86,21 +111,21 @@ pub(crate) fn cross_entropy(
 /// −Σ (y·log P + (1 − y)·log(1 − P)) over all queries and objects of a batch, `[1]`, where y is the
 /// weight of an answer and 0 for all other objects.
 ///
-/// The prior need not be normalised. Thinning is for the dot product only, and for the CPU.
+/// The prior need not be normalised.
 pub(crate) fn binary_cross_entropy(
     input: Logits,
     answers: Arc<BatchAnswers>,
-    thinning: Option<Thinning>,
+    shortcuts: Shortcuts,
     workspace: &Arc<Mutex<Workspace>>,
 ) -> Tensor<1> {
-    loss(Kind::Sigmoid(thinning), input, answers, workspace)
+    loss(Kind::Sigmoid(shortcuts), input, answers, workspace)
 }
 
 /// What makes probabilities of logits.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Softmax(SoftmaxOptions),
-    Sigmoid(Option<Thinning>),
+    Sigmoid(Shortcuts),
 }
 
 /// Fused on the CPU in f32, plain tensor operations on every other device.
@@ -161,6 +186,7 @@ impl Call {
             bias: self.has_bias.then_some(&tensors.bias),
             weights: if self.has_weights { &tensors.weights } else { &[] },
             answers: &self.answers,
+            packed: None,
         }
     }
 
@@ -227,8 +253,8 @@ impl Tensors {
                 let (loss, saved) = softmax::forward(&inputs, options, workspace);
                 (loss, Saved::Softmax(Arc::new(saved)))
             }
-            Kind::Sigmoid(thinning) => {
-                let (loss, grads) = sigmoid::pass(&inputs, thinning, workspace);
+            Kind::Sigmoid(shortcuts) => {
+                let (loss, grads) = sigmoid::pass(&inputs, shortcuts, workspace);
                 (loss, Saved::Sigmoid(grads))
             }
         });

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "SIMD chosen at run time, and gemm's face of pointers")]
 
 mod adam;
+mod bf16;
 mod components;
 mod distance;
 mod gather;
@@ -29,8 +30,10 @@ pub(crate) use distance::Distance;
 pub(crate) use gather::gather_rows;
 pub(crate) use grouped::grouped_product;
 pub(crate) use log_probs::map_log_probs;
-pub(crate) use loss::{BatchAnswers, Logits, Shape, SoftmaxOptions, Thinning, Work, Workspace};
-pub(crate) use loss::{binary_cross_entropy, cross_entropy};
+pub(crate) use loss::{
+    BatchAnswers, Logits, Products, Shape, Shortcuts, SoftmaxOptions, Thinning, Work, Workspace,
+    binary_cross_entropy, cross_entropy,
+};
 pub(crate) use messages::{Compose, Message, Messages, sum_messages};
 pub(crate) use mixtape::Mixtape;
 pub(crate) use mlp::Mlp;

@@ -23,6 +23,10 @@ impl<'a> Matrix<'a> {
         Self { values, rows: values.len() / columns, columns, stride: columns }
     }
 
+    pub(super) fn row(&self, number: usize) -> &'a [f32] {
+        &self.values[number * self.stride..][..self.columns]
+    }
+
     pub(crate) fn transposed(self) -> Operand<'a> {
         Operand { matrix: self, transposed: true }
     }
@@ -55,7 +59,7 @@ impl Operand<'_> {
 }
 
 /// What happens to the values that stand where a product goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Onto {
     /// They are overwritten.
     Replace,

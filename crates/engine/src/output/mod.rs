@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::config::{Config, OutputKind};
 use crate::models::{Formula, Limit};
-use crate::ops::{PairScore, Pointwise, Thinning};
+use crate::ops::{PairScore, Pointwise, Products, Shortcuts, Thinning};
 use crate::random::{Noise, Purpose, Weights};
 use fourier::Fourier;
 use mixtape::Mixtape;
@@ -143,14 +143,18 @@ impl Config {
             && self.smoothing == 0.0
     }
 
-    /// Which entries are left to chance in the update that has this noise.
-    pub(crate) fn thinning(&self, entities: usize, noise: &Noise) -> Option<Thinning> {
-        /// Over fewer entities, products are a small part of a step, and chance buys little.
+    /// What the loss of the update that has this noise need not do with all care.
+    pub(crate) fn shortcuts(&self, entities: usize, noise: &Noise) -> Shortcuts {
+        /// Over fewer entities, products are a small part of a step, and shortcuts buy little.
         const LEAST: usize = 8192;
-        (self.is_thinned() && entities >= LEAST).then(|| Thinning {
+        if self.exact || self.pair_score() != PairScore::Dot || entities < LEAST {
+            return Shortcuts::default();
+        }
+        let thinning = self.is_thinned().then(|| Thinning {
             below: self.sparse_below as f32,
             seed: noise.number(Purpose::Thinning),
-        })
+        });
+        Shortcuts { thinning, products: Products::fastest() }
     }
 
     fn mixtape(&self) -> crate::ops::Mixtape {

@@ -32,19 +32,21 @@ use super::sparse::{OfRow, Thinning, are_few, pull_back_one};
 use super::tiles::{
     AnswerAt, AnswersByTile, Buffers, ChunkGrads, Grads, Inputs, Tile, Work, Workspace,
 };
-use super::{BatchAnswers, Logits};
-use crate::ops::score::PairScore;
+use super::{BatchAnswers, Logits, Shortcuts};
 use crate::ops::simd::sigmoid::{Lanes, Prior, mixed_sigmoid, sigmoid};
 
 /// Loss of a batch, a sum over queries and objects, and its gradients.
-///
-/// Without thinning, all entries of the gradient are multiplied; it is for the dot product only.
 pub(super) fn pass(
     inputs: &Inputs,
-    thinning: Option<Thinning>,
+    shortcuts: Shortcuts,
     workspace: &mut Workspace,
 ) -> (f64, Grads) {
-    assert!(thinning.is_none() || inputs.score == PairScore::Dot, "thinning of other scores");
+    let packed = workspace.pack(inputs, shortcuts, |contexts, shape, context| {
+        contexts.pack(shape, context);
+        contexts.pack_slices(shape, context);
+    });
+    let inputs = &Inputs { packed: packed.as_deref(), ..*inputs };
+    let thinning = shortcuts.thinning;
     let by_tile = AnswersByTile::of(inputs);
     let pass = Pass { inputs, priors: &Priors::of(inputs), by_tile: &by_tile, thinning };
     let (mut grads, sums) =
@@ -106,7 +108,8 @@ impl Pass<'_> {
     /// Over one chunk of objects.
     fn run(&self, number: usize, buffers: &mut Buffers, grads: &mut ChunkGrads) -> Sums {
         let shape = self.inputs.shape;
-        let Buffers { tile: values, entries, .. } = buffers;
+        let Buffers { tile: values, packs, entries, .. } = buffers;
+        packs.clear();
         values.resize(values.len().max(shape.block_len() * shape.tile_len()), 0.0);
         let grad_log_prior = vec![0.0; shape.rows()];
         let mut sums = Sums { loss: 0.0, grad_log_prior, work: Work::default() };
@@ -115,7 +118,7 @@ impl Pass<'_> {
         for (i, tile) in shape.tiles(number).enumerate() {
             let width = tile.objects.len();
             let values = &mut values[..tile.size()];
-            self.inputs.logits(&tile, values);
+            self.inputs.logits(&tile, packs, values);
             let pulls = self.answers(&tile, values, &mut sums);
             self.wrong_objects(&tile, values, &mut sums, &mut room);
             sums.work.logits += tile.size() as u64;
@@ -128,7 +131,7 @@ impl Pass<'_> {
                     by.iter().enumerate().for_each(|(k, pull)| values[at + k * width] += pull);
                 }
                 sums.work.multiplied += tile.size() as u64;
-                self.inputs.pull_back(&tile, values, grads);
+                self.inputs.pull_back(&tile, packs, values, grads);
                 continue;
             };
             entries.clear();

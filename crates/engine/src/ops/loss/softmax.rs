@@ -24,7 +24,8 @@ use super::sparse::{self, OfRow, Thinning, pull_back_one};
 use super::tiles::{
     AnswersByTile, Buffers, Chunk, ChunkGrads, Grads, Inputs, Tile, Work, Workspace,
 };
-use super::{BatchAnswers, Logits};
+use super::units::{Contexts, TilePacks};
+use super::{BatchAnswers, Logits, Shortcuts};
 use crate::ops::score::PairScore;
 use crate::ops::simd;
 use answers::Answered;
@@ -36,8 +37,7 @@ use kept::Place;
 pub(crate) struct Options {
     /// Share of an answer's weight spread over all objects; for one component and the dot product.
     pub(crate) smoothing: f32,
-    /// Without it, all entries of the gradient are multiplied; for the dot product only.
-    pub(crate) thinning: Option<Thinning>,
+    pub(crate) shortcuts: Shortcuts,
 }
 
 /// What the backward pass needs of the forward pass, besides the inputs.
@@ -61,16 +61,18 @@ pub(super) fn forward(
     workspace: &mut Workspace,
 ) -> (f64, Saved) {
     let shape = inputs.shape;
-    let Options { smoothing, thinning } = options;
+    let Options { smoothing, shortcuts } = options;
     assert!(smoothing == 0.0 || shape.components == 1, "smoothing of a mixture");
     let is_dot = inputs.score == PairScore::Dot;
-    assert!(is_dot || (smoothing == 0.0 && thinning.is_none()), "smoothing of other scores");
+    assert!(is_dot || smoothing == 0.0, "smoothing of other scores");
+    let packed = workspace.pack(inputs, shortcuts, Contexts::pack);
+    let inputs = &Inputs { packed: packed.as_deref(), ..*inputs };
     workspace.pass += 1;
     workspace.chunks.resize_with(shape.n_chunks(), Chunk::default);
     let answered = Answered::of(inputs);
     let pass = Forward {
         inputs,
-        thinning: thinning.map(|thinning| (thinning, answered.bounds(inputs))),
+        thinning: shortcuts.thinning.map(|thinning| (thinning, answered.bounds(inputs))),
         kept_bytes: workspace.kept_bytes / shape.n_chunks(),
     };
     workspace.chunks.par_iter_mut().enumerate().for_each(|(number, chunk)| {
@@ -91,6 +93,15 @@ pub(super) fn backward(
 ) -> Grads {
     // Unless another pass has used the workspace since.
     let finds_kept = saved.pass == workspace.pass;
+    let are_few = |chunk: &Chunk| chunk.buffers.kept.are_few;
+    let needs_slices = !(finds_kept && workspace.chunks.iter().all(are_few));
+    let packed = workspace.pack(inputs, saved.options.shortcuts, |contexts, shape, context| {
+        contexts.pack(shape, context);
+        if needs_slices {
+            contexts.pack_slices(shape, context);
+        }
+    });
+    let inputs = &Inputs { packed: packed.as_deref(), ..*inputs };
     let by_tile = AnswersByTile::of(inputs);
     let pass = Backward { inputs, saved, scale, by_tile: &by_tile, finds_kept };
     let (mut grads, work) =
@@ -123,7 +134,8 @@ impl Forward<'_> {
     /// Over one chunk of objects.
     fn run(&self, number: usize, buffers: &mut Buffers) {
         let shape = self.inputs.shape;
-        let Buffers { tile: scratch, kept, maximum, sum, .. } = buffers;
+        let Buffers { tile: scratch, packs, kept, maximum, sum, .. } = buffers;
+        packs.clear();
         scratch.resize(scratch.len().max(shape.block_len() * shape.tile_len()), 0.0);
         maximum.clear();
         maximum.resize(shape.rows(), f32::NEG_INFINITY);
@@ -137,7 +149,7 @@ impl Forward<'_> {
                 Place::Whole(start) => &mut values[start..][..tile.size()],
                 Place::Entries | Place::Nowhere => &mut scratch[..tile.size()],
             };
-            self.inputs.logits(&tile, values);
+            self.inputs.logits(&tile, packs, values);
             let first = maxima.len();
             for (row, values) in tile.rows.clone().zip(values.chunks_exact_mut(tile.objects.len()))
             {
@@ -207,7 +219,8 @@ impl Backward<'_> {
     /// Over one chunk of objects.
     fn run(&self, number: usize, buffers: &mut Buffers, grads: &mut ChunkGrads) -> Work {
         let shape = self.inputs.shape;
-        let Buffers { tile: scratch, kept, entries, factors, .. } = buffers;
+        let Buffers { tile: scratch, packs, kept, entries, factors, .. } = buffers;
+        packs.clear();
         scratch.resize(scratch.len().max(shape.block_len() * shape.tile_len()), 0.0);
         let mut few = kept.are_few && self.finds_kept;
         let mut work = Work::default();
@@ -228,16 +241,18 @@ impl Backward<'_> {
                     _ => {
                         let values = &mut scratch[..tile.size()];
                         work.again += tile.size() as u64;
-                        self.exponentials(&tile, values);
+                        self.exponentials(&tile, packs, values);
                         values
                     }
                 };
-                if let (Some(thinning), 0, false) = (self.saved.options.thinning, i, few) {
+                if let (Some(thinning), 0, false) = (self.saved.options.shortcuts.thinning, i, few)
+                {
                     few = sparse::are_few(&tile, values, |i| factors[i] / thinning.below);
                 }
                 if !few {
                     work.multiplied += tile.size() as u64;
-                    self.multiply_all(&tile, values, factors, grads);
+                    self.make_gradients(&tile, values, factors);
+                    self.inputs.pull_back(&tile, packs, values, grads);
                     continue;
                 }
                 entries.clear();
@@ -265,8 +280,8 @@ impl Backward<'_> {
     }
 
     /// exp(z − L) of a tile.
-    fn exponentials(&self, tile: &Tile, values: &mut [f32]) {
-        self.inputs.logits(tile, values);
+    fn exponentials(&self, tile: &Tile, packs: &mut TilePacks, values: &mut [f32]) {
+        self.inputs.logits(tile, packs, values);
         let rows = values.chunks_exact_mut(tile.objects.len());
         for (row, values) in tile.rows.clone().zip(rows) {
             simd::scaled_exp(values, self.saved.normaliser[row], 1.0, 0.0);
@@ -275,7 +290,8 @@ impl Backward<'_> {
 
     /// Calls `push` with what makes gradients of the entries of each row.
     fn for_rows(&self, tile: &Tile, factors: &[f32], mut push: impl FnMut(usize, &OfRow)) {
-        let thinning = self.saved.options.thinning.expect("entries are few only with thinning");
+        let thinning =
+            self.saved.options.shortcuts.thinning.expect("entries are few only with thinning");
         for (i, (row, factor)) in tile.rows.clone().zip(factors).enumerate() {
             let of_row = OfRow {
                 factor: factor / thinning.below,
@@ -286,13 +302,8 @@ impl Backward<'_> {
         }
     }
 
-    fn multiply_all(
-        &self,
-        tile: &Tile,
-        values: &mut [f32],
-        factors: &[f32],
-        grads: &mut ChunkGrads,
-    ) {
+    /// Turns a tile's values into the gradient of its logits.
+    fn make_gradients(&self, tile: &Tile, values: &mut [f32], factors: &[f32]) {
         let each = self.saved.options.smoothing / self.inputs.shape.entities as f32;
         let rows = values.chunks_exact_mut(tile.objects.len());
         for ((row, values), factor) in tile.rows.clone().zip(rows).zip(factors) {
@@ -301,7 +312,6 @@ impl Backward<'_> {
             simd::scale(values, self.scale * factor, smoothed);
         }
         self.subtract_answers(tile, values);
-        self.inputs.pull_back(tile, values, grads);
     }
 
     fn subtract_answers(&self, tile: &Tile, grad_logits: &mut [f32]) {

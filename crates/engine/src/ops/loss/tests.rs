@@ -63,6 +63,7 @@ impl Case {
             bias: self.bias.as_deref(),
             weights: &self.weights,
             answers: &self.answers,
+            packed: None,
         }
     }
 

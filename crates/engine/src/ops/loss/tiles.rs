@@ -6,12 +6,14 @@
 //! do not depend on the number of threads.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::BatchAnswers;
 use super::softmax::Kept;
 use super::sparse::TileEntries;
+use super::units::{Contexts, TilePacks};
+use super::{BatchAnswers, Products, Shortcuts};
 use crate::ops::product::{Matrix, Onto};
 use crate::ops::score::{Learned, PairScore, Side};
 use crate::ops::{pieces, simd};
@@ -114,6 +116,8 @@ pub(super) struct Inputs<'a> {
     /// What the score has learned; nothing for most.
     pub(super) weights: &'a [f32],
     pub(super) answers: &'a BatchAnswers,
+    /// Packed for a unit that multiplies them; without, products are made in f32.
+    pub(super) packed: Option<&'a Contexts>,
 }
 
 /// Where the gradients of a chunk's tiles go.
@@ -142,7 +146,7 @@ impl Inputs<'_> {
     }
 
     /// The logits of a tile.
-    pub(super) fn logits(&self, tile: &Tile, out: &mut [f32]) {
+    pub(super) fn logits(&self, tile: &Tile, packs: &mut TilePacks, out: &mut [f32]) {
         let mut onto = Onto::Replace;
         if let Some(bias) = self.bias {
             for row in out.chunks_exact_mut(tile.objects.len()) {
@@ -151,11 +155,20 @@ impl Inputs<'_> {
             onto = Onto::Add;
         }
         let objects = rows_of(self.objects, &tile.objects, self.shape.object_dim);
-        self.score.logits(self.weights, out, onto, self.contexts(&tile.rows), objects);
+        match self.packed {
+            Some(contexts) => packs.logits(contexts, (self.shape, tile), objects, onto, out),
+            None => self.score.logits(self.weights, out, onto, self.contexts(&tile.rows), objects),
+        }
     }
 
     /// From the gradient of a tile's logits, which is used up, to those of all they are made of.
-    pub(super) fn pull_back(&self, tile: &Tile, grad_logits: &mut [f32], grads: &mut ChunkGrads) {
+    pub(super) fn pull_back(
+        &self,
+        tile: &Tile,
+        packs: &mut TilePacks,
+        grad_logits: &mut [f32],
+        grads: &mut ChunkGrads,
+    ) {
         let Shape { context_dim, object_dim, .. } = self.shape;
         let width = tile.objects.len();
         let within = tile.objects.start - self.shape.chunk(tile.chunk).start;
@@ -164,14 +177,23 @@ impl Inputs<'_> {
                 simd::add(&mut grads.bias[within..][..width], row);
             }
         }
+        let vectors = rows_of(self.objects, &tile.objects, object_dim);
+        let grad_context =
+            &mut grads.context[tile.rows.start * context_dim..tile.rows.end * context_dim];
+        let grad_objects = &mut grads.objects[within * object_dim..][..width * object_dim];
+        if let Some(contexts) = self.packed {
+            let at = (self.shape, tile);
+            packs.pull_back(contexts, at, grad_logits, vectors, (grad_context, grad_objects));
+            return;
+        }
         let context = Side {
             vectors: self.contexts(&tile.rows),
-            grad: &mut grads.context[tile.rows.start * context_dim..tile.rows.end * context_dim],
+            grad: grad_context,
             onto: if tile.number == 0 { Onto::Replace } else { Onto::Add },
         };
         let objects = Side {
-            vectors: rows_of(self.objects, &tile.objects, object_dim),
-            grad: &mut grads.objects[within * object_dim..][..width * object_dim],
+            vectors,
+            grad: grad_objects,
             onto: if tile.rows.start == 0 { Onto::Replace } else { Onto::Add },
         };
         let learned = Learned { weights: self.weights, grad: &mut *grads.weights };
@@ -200,6 +222,7 @@ pub(crate) struct Workspace {
     pub(super) kept_bytes: usize,
     pub(super) pass: u64,
     pub(super) chunks: Vec<Chunk>,
+    packed: Arc<Contexts>,
     /// What losses have done so far.
     work: Work,
 }
@@ -246,6 +269,8 @@ pub(super) struct Buffers {
     pub(super) tile: Vec<f32>,
     /// What the backward pass finds of the forward pass.
     pub(super) kept: Kept,
+    /// What is packed of the tile at work, for a unit that multiplies it.
+    pub(super) packs: TilePacks,
     /// The entries of the tile at work that are multiplied, where they are few.
     pub(super) entries: TileEntries,
     /// What makes gradients of the tile at work, row by row.
@@ -259,7 +284,13 @@ pub(super) struct Buffers {
 impl Workspace {
     /// A workspace that keeps tiles of logits up to `kept_bytes`; the rest is computed twice.
     pub(crate) fn new(kept_bytes: usize) -> Self {
-        Self { kept_bytes, pass: 0, chunks: Vec::new(), work: Work::default() }
+        Self {
+            kept_bytes,
+            pass: 0,
+            chunks: Vec::new(),
+            packed: Arc::default(),
+            work: Work::default(),
+        }
     }
 
     /// Bytes that a step of this size takes beyond its inputs and gradients.
@@ -273,7 +304,31 @@ impl Workspace {
         let of_row = shape.context_dim + 3 + 2 * tiles_of_row;
         let per_chunk = 2 * tile + shape.rows() * of_row + weights;
         let at_work = rayon::current_num_threads().min(shape.n_chunks());
-        tiles + (shape.n_chunks() * per_chunk + at_work * room) * size_of::<f32>()
+        let packed = match score {
+            PairScore::Dot if Products::fastest() == Products::Halves => {
+                Contexts::n_bytes(shape) + shape.n_chunks() * TilePacks::n_bytes(shape)
+            }
+            _ => 0,
+        };
+        tiles + packed + (shape.n_chunks() * per_chunk + at_work * room) * size_of::<f32>()
+    }
+
+    /// Contexts for a unit that multiplies them, if it is to be used.
+    pub(super) fn pack(
+        &mut self,
+        inputs: &Inputs,
+        shortcuts: Shortcuts,
+        pack: impl FnOnce(&mut Contexts, Shape, &[f32]),
+    ) -> Option<Arc<Contexts>> {
+        assert!(
+            inputs.score == PairScore::Dot || shortcuts == Shortcuts::default(),
+            "shortcuts for other scores"
+        );
+        (shortcuts.products == Products::Halves).then(|| {
+            let packed = Arc::get_mut(&mut self.packed).expect("a pass gives them back at its end");
+            pack(packed, inputs.shape, inputs.context);
+            Arc::clone(&self.packed)
+        })
     }
 
     pub(super) fn count(&mut self, work: Work) {
@@ -326,8 +381,12 @@ impl Workspace {
         const PIECE: usize = 16 * 1024;
         let mut sums = vec![0.0; len];
         sums.par_chunks_mut(PIECE).enumerate().for_each(|(piece, sum)| {
-            for chunk in &self.chunks {
-                simd::add(sum, &values(chunk)[piece * PIECE..][..sum.len()]);
+            let range = piece * PIECE..piece * PIECE + sum.len();
+            let (first, others) = self.chunks.split_first().expect("there are objects");
+            // Written before it is read: else the system would map every page twice.
+            sum.copy_from_slice(&values(first)[range.clone()]);
+            for chunk in others {
+                simd::add(sum, &values(chunk)[range.clone()]);
             }
         });
         sums

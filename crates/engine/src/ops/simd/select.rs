@@ -17,10 +17,23 @@ pub(crate) struct Room<'a> {
     pub(crate) values: &'a mut [f32],
 }
 
+/// Writes the chosen of a row of values x, whose sizes are `factor`·x, and gives their number; there
+/// must be room for all.
+pub(crate) fn select(row: &[f32], factor: f32, start: u32, room: Room<'_>) -> usize {
+    let Room { columns, values } = &room;
+    assert!(columns.len() >= row.len() && values.len() >= row.len(), "room for {}", row.len());
+    assert!(row.len() <= 1 + usize::from(u16::MAX), "a row of {}", row.len());
+    #[cfg(target_arch = "x86_64")]
+    if super::has_avx512() {
+        // SAFETY: the features it was compiled for were found just now.
+        return unsafe { select_by_masks(row, factor, start, room) };
+    }
+    select_by_bits(row, factor, start, room)
+}
+
 dispatched!(
-    /// Writes the chosen of a row of values x, whose sizes are `factor`·x, and gives their number;
-    /// there must be room for all.
-    select, select_body, (row: &[f32], factor: f32, start: u32, room: Room<'_>) -> usize
+    /// The same with the instructions that most machines have.
+    select_by_bits, select_body, (row: &[f32], factor: f32, start: u32, room: Room<'_>) -> usize
 );
 dispatched!(
     /// Σ min(`factor`·x, 1): how many are chosen on average.
@@ -43,8 +56,6 @@ pub(crate) fn is_chosen(size: f32, start: u32, column: u16) -> bool {
 #[inline(always)]
 fn select_body<const FMA: bool>(row: &[f32], factor: f32, start: u32, room: Room<'_>) -> usize {
     let Room { columns, values } = room;
-    assert!(columns.len() >= row.len() && values.len() >= row.len(), "room for {}", row.len());
-    assert!(row.len() <= 1 + usize::from(u16::MAX), "a row of {}", row.len());
     let (blocks, rest) = row.as_chunks::<LANES>();
     let mut count = 0;
     let mut grains: [u32; LANES] =
@@ -72,6 +83,53 @@ fn select_body<const FMA: bool>(row: &[f32], factor: f32, start: u32, room: Room
         let grain = (grains[i] >> 8) as i32 as f32;
         if multiply_add::<FMA>(*x, factor * GRAINS, -0.5) > grain {
             (columns[count], values[count]) = ((first + i) as u16, *x);
+            count += 1;
+        }
+    }
+    count
+}
+
+/// The same with AVX-512, which compares to a mask and writes what a mask says.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+fn select_by_masks(row: &[f32], factor: f32, start: u32, room: Room<'_>) -> usize {
+    use std::arch::x86_64::*;
+    let Room { columns, values } = room;
+    let (blocks, rest) = row.as_chunks::<LANES>();
+    let grain = |i: usize| start.wrapping_add(STEP.wrapping_mul(i as u32));
+    let numbers: [i32; LANES] = std::array::from_fn(|i| i as i32);
+    let first: [i32; LANES] = std::array::from_fn(|i| grain(i) as i32);
+    // SAFETY: both have sixteen lanes.
+    let (numbers, mut grains) = unsafe {
+        (_mm512_loadu_epi32(numbers.as_ptr()), _mm512_loadu_epi32(first.as_ptr()))
+    };
+    let step = _mm512_set1_epi32(STEP.wrapping_mul(LANES as u32) as i32);
+    let (factors, half) = (_mm512_set1_ps(factor * GRAINS), _mm512_set1_ps(-0.5));
+    let mut count = 0;
+    for (number, block) in blocks.iter().enumerate() {
+        // SAFETY: a block has sixteen lanes.
+        let block = unsafe { _mm512_loadu_ps(block.as_ptr()) };
+        let sizes = _mm512_fmadd_ps(block, factors, half);
+        let grain = _mm512_cvtepi32_ps(_mm512_srli_epi32::<8>(grains));
+        let chosen = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(sizes, grain);
+        grains = _mm512_add_epi32(grains, step);
+        if chosen != 0 {
+            let at = _mm512_add_epi32(numbers, _mm512_set1_epi32((number * LANES) as i32));
+            let at = _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(chosen, at));
+            let block = _mm512_maskz_compress_ps(chosen, block);
+            // SAFETY: no more were chosen than blocks before have lanes, and there is room for all of
+            // these blocks and this one, as the caller has asserted.
+            unsafe {
+                _mm256_storeu_epi16(columns[count..].as_mut_ptr().cast(), at);
+                _mm512_storeu_ps(values[count..].as_mut_ptr(), block);
+            }
+            count += chosen.count_ones() as usize;
+        }
+    }
+    let first = row.len() - rest.len();
+    for (i, x) in (first..).zip(rest) {
+        if x.mul_add(factor * GRAINS, -0.5) > (grain(i) >> 8) as f32 {
+            (columns[count], values[count]) = (i as u16, *x);
             count += 1;
         }
     }
@@ -162,13 +220,18 @@ fn add_columns<const FMA: bool, const N: usize>(
 mod tests {
     use super::*;
 
+    /// By the instructions of most machines and by those of this one, which must agree.
     fn selected(row: &[f32], factor: f32, start: u32) -> (Vec<u16>, Vec<f32>) {
-        let (mut columns, mut values) = (vec![0; row.len()], vec![0.0; row.len()]);
-        let room = Room { columns: &mut columns, values: &mut values };
-        let count = select(row, factor, start, room);
-        columns.truncate(count);
-        values.truncate(count);
-        (columns, values)
+        let [by_bits, fastest] = [select_by_bits, select].map(|select| {
+            let (mut columns, mut values) = (vec![0; row.len()], vec![0.0; row.len()]);
+            let room = Room { columns: &mut columns, values: &mut values };
+            let count = select(row, factor, start, room);
+            columns.truncate(count);
+            values.truncate(count);
+            (columns, values)
+        });
+        assert_eq!(by_bits, fastest);
+        fastest
     }
 
     /// Sizes from far below to above one.

@@ -60,13 +60,14 @@ fn plain_loss(case: &Case, values: Five) -> f64 {
 }
 
 fn fused(case: &Case) -> (f64, FiveGrads) {
-    let (loss, grads) = pass(&case.inputs(), None, &mut Workspace::new(0));
+    let (loss, grads) = pass(&case.inputs(), Shortcuts::default(), &mut Workspace::new(0));
     (loss, grads.into_five())
 }
 
 fn thinned(case: &Case, below: f32, seed: u64) -> (f64, FiveGrads, f64) {
     let mut workspace = Workspace::new(0);
-    let (loss, grads) = pass(&case.inputs(), Some(Thinning { below, seed }), &mut workspace);
+    let shortcuts = Shortcuts { thinning: Some(Thinning { below, seed }), ..Shortcuts::default() };
+    let (loss, grads) = pass(&case.inputs(), shortcuts, &mut workspace);
     (loss, grads.into_five(), workspace.take_work().density().unwrap())
 }
 
@@ -101,7 +102,8 @@ fn the_operation_scales_its_gradients() {
     let workspace = Arc::new(Mutex::new(Workspace::new(0)));
     let answers = Arc::new(case.answers.clone());
     let (_, found) = case.by_tensors(|input| {
-        binary_cross_entropy(input, Arc::clone(&answers), None, &workspace).mul_scalar(0.25)
+        let shortcuts = Shortcuts::default();
+        binary_cross_entropy(input, Arc::clone(&answers), shortcuts, &workspace).mul_scalar(0.25)
     });
     for (found, whole) in found.iter().zip(fused(&case).1) {
         let quarter: Vec<f32> = whole.iter().map(|x| 0.25 * x).collect();

@@ -2,7 +2,7 @@
 
 use super::super::tests::{Case, Five, FiveGrads, assert_right_on_average, distance, on_threads};
 use super::*;
-use crate::ops::Shape;
+use crate::ops::{Products, Shape};
 use crate::ops::score::tests::ALL;
 
 /// Logits of several components are mixed with priors that sum to one.
@@ -72,7 +72,7 @@ fn plain_loss(case: &Case, smoothing: f32, values: Five) -> f64 {
 
 /// Loss and gradients by the fused kernel, scaled by `scale`.
 fn fused(case: &Case, smoothing: f32, kept_bytes: usize, scale: f32) -> (f64, FiveGrads) {
-    with_options(case, Options { smoothing, thinning: None }, kept_bytes, scale).0
+    with_options(case, Options { smoothing, ..Options::default() }, kept_bytes, scale).0
 }
 
 /// The same with all options, and the share of entries that were multiplied.
@@ -89,8 +89,12 @@ fn with_options(
 }
 
 fn thinned(case: &Case, below: f32, seed: u64, kept_bytes: usize) -> ((f64, FiveGrads), f64) {
-    let options = Options { smoothing: 0.0, thinning: Some(Thinning { below, seed }) };
-    with_options(case, options, kept_bytes, 0.5)
+    let thinning = Some(Thinning { below, seed });
+    with_options(case, shortcuts(thinning, Products::Whole), kept_bytes, 0.5)
+}
+
+fn shortcuts(thinning: Option<Thinning>, products: Products) -> Options {
+    Options { smoothing: 0.0, shortcuts: Shortcuts { thinning, products } }
 }
 
 /// Sharp enough that few entries matter.
@@ -184,6 +188,34 @@ fn what_is_taken_does_not_depend_on_what_is_kept() {
         for threads in [1, 3] {
             let found = on_threads(threads, || thinned(&case, 0.02, 7, 1 << 18));
             assert!(found == thinned(&case, 0.02, 7, 1 << 18), "{threads} threads");
+        }
+    }
+}
+
+#[test]
+fn products_of_halves_are_off_by_a_part_of_32768() {
+    if Products::fastest() != Products::Halves {
+        eprintln!("skipped: this machine has no unit for bf16");
+        return;
+    }
+    for (case, smoothing) in cases() {
+        let (loss, grads) = fused(&case, smoothing, 0, 0.5);
+        for kept_bytes in [0, 1 << 18, usize::MAX / 2] {
+            let run = |thinning| {
+                let options = Options { smoothing, ..shortcuts(thinning, Products::Halves) };
+                with_options(&case, options, kept_bytes, 0.5).0
+            };
+            // With chance left out of it: nothing is below so little.
+            for thinning in [None, Some(Thinning { below: 1e-30, seed: 1 })] {
+                let (found, found_grads) = run(thinning.filter(|_| smoothing == 0.0));
+                assert!((found - loss).abs() <= 3e-5 * loss.abs(), "{found} and {loss}");
+                for (grad, expected) in found_grads.iter().zip(&grads) {
+                    let distance = distance(grad, expected);
+                    assert!(distance < 3e-5, "{:?}: {distance}", case.shape);
+                }
+            }
+            let on = |threads: usize| on_threads(threads, || run(None));
+            assert!(on(1) == on(3), "threads");
         }
     }
 }
