@@ -11,10 +11,11 @@
 //! and used as often as there are factors on the other side. One thread, as in `product`.
 
 #[cfg(target_arch = "x86_64")]
+mod pack;
+#[cfg(target_arch = "x86_64")]
 mod unit;
 
 use super::product::{Matrix, Onto};
-use super::simd::dispatched;
 
 /// Rows of a tile of a left factor, columns of one of a right factor.
 const SIDE: usize = 16;
@@ -35,7 +36,7 @@ const ZEROS: Line = Line([0; DEPTH]);
 /// A factor in strips of 16 rows (of a left factor) or columns (of a right one); a strip in steps of
 /// 32 numbers to sum over; a step in its rounded numbers, and then what these leave.
 #[derive(Debug, Default)]
-pub(super) struct Packed {
+struct Packed {
     /// Longer than what is in use.
     lines: Vec<Line>,
     /// Rows or columns.
@@ -84,132 +85,30 @@ pub(crate) struct Right(Packed);
 impl Left {
     /// Packs a matrix.
     pub(crate) fn pack(&mut self, matrix: Matrix) {
-        lines_of_rows(&mut self.0, matrix);
+        pack::lines_of_rows(&mut self.0, matrix);
     }
 
     /// Packs a matrix as its transpose.
     pub(crate) fn pack_transposed(&mut self, matrix: Matrix) {
-        lines_of_columns(&mut self.0, matrix);
+        pack::lines_of_columns(&mut self.0, matrix);
     }
 }
 
 impl Right {
     /// Packs a matrix.
     pub(crate) fn pack(&mut self, matrix: Matrix) {
-        pairs_of_columns(&mut self.0, matrix);
+        pack::pairs_of_columns(&mut self.0, matrix);
     }
 
     /// Packs a matrix as its transpose.
     pub(crate) fn pack_transposed(&mut self, matrix: Matrix) {
-        pairs_of_rows(&mut self.0, matrix);
+        pack::pairs_of_rows(&mut self.0, matrix);
     }
 }
 
 /// Bytes of a packed factor with so many rows (of a left one) or columns (of a right one).
 pub(crate) fn packed_bytes(len: usize, depth: usize) -> usize {
     len.div_ceil(AT_ONCE) * 2 * depth.div_ceil(DEPTH) * STEP * size_of::<Line>()
-}
-
-dispatched!(lines_of_rows, lines_of_rows_body, (packed: &mut Packed, matrix: Matrix<'_>));
-dispatched!(lines_of_columns, lines_of_columns_body, (packed: &mut Packed, matrix: Matrix<'_>));
-dispatched!(pairs_of_rows, pairs_of_rows_body, (packed: &mut Packed, matrix: Matrix<'_>));
-dispatched!(pairs_of_columns, pairs_of_columns_body, (packed: &mut Packed, matrix: Matrix<'_>));
-
-/// The nearest bf16; of two that are as near, the even one.
-#[inline(always)]
-fn rounded(x: f32) -> u16 {
-    let bits = x.to_bits();
-    let up = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-    // The largest NaNs would wrap around to zero.
-    if x.is_nan() { 0x7fc0 } else { up as u16 }
-}
-
-/// Up to 32 numbers: what they round to, and what that leaves; zeros after them.
-#[inline(always)]
-fn split(values: &[f32]) -> [Line; 2] {
-    let mut padded = [0.0; DEPTH];
-    let values: &[f32; DEPTH] = match values.try_into() {
-        Ok(values) => values,
-        Err(_) => {
-            padded[..values.len()].copy_from_slice(values);
-            &padded
-        }
-    };
-    let [mut high, mut low] = [ZEROS; 2];
-    for i in 0..DEPTH {
-        high.0[i] = rounded(values[i]);
-        let kept = f32::from_bits(u32::from(high.0[i]) << 16);
-        low.0[i] = rounded(values[i] - kept);
-    }
-    [high, low]
-}
-
-#[inline(always)]
-fn lines_of_rows_body<const FMA: bool>(packed: &mut Packed, matrix: Matrix<'_>) {
-    packed.resize(matrix.rows, matrix.columns);
-    for row in 0..matrix.rows {
-        for (number, values) in matrix.row(row).chunks(DEPTH).enumerate() {
-            let halves = split(values);
-            for (tile, half) in packed.step(row / SIDE, number).into_iter().zip(halves) {
-                tile[row % SIDE] = half;
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn lines_of_columns_body<const FMA: bool>(packed: &mut Packed, matrix: Matrix<'_>) {
-    packed.resize(matrix.columns, matrix.rows);
-    for row in 0..matrix.rows {
-        for (strip, values) in matrix.row(row).chunks(SIDE).enumerate() {
-            let halves = split(values);
-            for (tile, half) in packed.step(strip, row / DEPTH).into_iter().zip(halves) {
-                // Of a strip that is not full, zeros to columns that there are not.
-                for (line, value) in tile.iter_mut().zip(half.0) {
-                    line.0[row % DEPTH] = value;
-                }
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn pairs_of_rows_body<const FMA: bool>(packed: &mut Packed, matrix: Matrix<'_>) {
-    packed.resize(matrix.rows, matrix.columns);
-    for row in 0..matrix.rows {
-        for (number, values) in matrix.row(row).chunks(DEPTH).enumerate() {
-            let halves = split(values);
-            for (tile, half) in packed.step(row / SIDE, number).into_iter().zip(halves) {
-                let column = 2 * (row % SIDE);
-                for (line, pair) in tile.iter_mut().zip(half.0.as_chunks::<2>().0) {
-                    line.0[column..column + 2].copy_from_slice(pair);
-                }
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn pairs_of_columns_body<const FMA: bool>(packed: &mut Packed, matrix: Matrix<'_>) {
-    packed.resize(matrix.columns, matrix.rows);
-    for pair in 0..matrix.rows.div_ceil(2) {
-        let above = matrix.row(2 * pair);
-        let below = if 2 * pair + 1 < matrix.rows { matrix.row(2 * pair + 1) } else { &[] };
-        for (number, above) in above.chunks(DEPTH).enumerate() {
-            let below = below.get(number * DEPTH..).unwrap_or(&[]);
-            let [above, below] = [split(above), split(&below[..below.len().min(above.len())])];
-            for half in 0..2 {
-                // Strips come in twos, so the second of these is there.
-                for side in 0..2 {
-                    let line = &mut packed.step(2 * number + side, pair / SIDE)[half][pair % SIDE];
-                    for i in 0..SIDE {
-                        line.0[2 * i] = above[half].0[side * SIDE + i];
-                        line.0[2 * i + 1] = below[half].0[side * SIDE + i];
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// Whether this machine has such a unit, and the system lets us use it.
@@ -285,6 +184,12 @@ mod tests {
 
     #[test]
     fn halves_add_up_to_16_bits_and_keep_what_is_not_finite() {
+        if !is_available() {
+            eprintln!("skipped: this machine has no unit for bf16");
+            return;
+        }
+        // SAFETY: a machine that has the unit has the instructions for its numbers.
+        let split = |values: &[f32]| unsafe { pack::split(values) };
         for x in draw(1000, 4).into_iter().chain([0.0, 1e-30, 3e38]) {
             let [high, low] = split(&[x]).map(|line| f32::from_bits(u32::from(line.0[0]) << 16));
             assert!((high - x).abs() <= x.abs() / 256.0, "{x}: {high}");

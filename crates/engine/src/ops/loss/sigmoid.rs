@@ -110,7 +110,7 @@ impl Pass<'_> {
         let shape = self.inputs.shape;
         let Buffers { tile: values, packs, entries, .. } = buffers;
         packs.clear();
-        values.resize(values.len().max(shape.block_len() * shape.tile_len()), 0.0);
+        let values = values.make_room(shape.block_len() * shape.tile_len());
         let grad_log_prior = vec![0.0; shape.rows()];
         let mut sums = Sums { loss: 0.0, grad_log_prior, work: Work::default() };
         let mut room = Vec::new();

@@ -136,7 +136,7 @@ impl Forward<'_> {
         let shape = self.inputs.shape;
         let Buffers { tile: scratch, packs, kept, maximum, sum, .. } = buffers;
         packs.clear();
-        scratch.resize(scratch.len().max(shape.block_len() * shape.tile_len()), 0.0);
+        let scratch = scratch.make_room(shape.block_len() * shape.tile_len());
         maximum.clear();
         maximum.resize(shape.rows(), f32::NEG_INFINITY);
         sum.clear();
@@ -144,9 +144,9 @@ impl Forward<'_> {
         kept.clear();
         for tile in shape.tiles(number) {
             let place = kept.place(&tile, self.kept_bytes);
-            let Kept { values, entries, maxima, are_few, .. } = kept;
+            let Kept { values, n_whole, entries, maxima, are_few, .. } = kept;
             let values = match place {
-                Place::Whole(start) => &mut values[start..][..tile.size()],
+                Place::Whole(start) => &mut values.make_room(*n_whole)[start..][..tile.size()],
                 Place::Entries | Place::Nowhere => &mut scratch[..tile.size()],
             };
             self.inputs.logits(&tile, packs, values);
@@ -221,7 +221,7 @@ impl Backward<'_> {
         let shape = self.inputs.shape;
         let Buffers { tile: scratch, packs, kept, entries, factors, .. } = buffers;
         packs.clear();
-        scratch.resize(scratch.len().max(shape.block_len() * shape.tile_len()), 0.0);
+        let scratch = scratch.make_room(shape.block_len() * shape.tile_len());
         let mut few = kept.are_few && self.finds_kept;
         let mut work = Work::default();
         for (i, tile) in shape.tiles(number).enumerate() {
@@ -237,7 +237,9 @@ impl Backward<'_> {
                 });
             } else {
                 let values = match place {
-                    Place::Whole(start) => &mut kept.values[start..][..tile.size()],
+                    Place::Whole(start) => {
+                        &mut kept.values.make_room(kept.n_whole)[start..][..tile.size()]
+                    }
                     _ => {
                         let values = &mut scratch[..tile.size()];
                         work.again += tile.size() as u64;

@@ -26,6 +26,10 @@ const TILE_OBJECTS: usize = 512;
 /// Rows in a tile of logits, at most; 512 × 512 floats fit in a second-level cache.
 const TILE_ROWS: usize = 512;
 
+/// Objects of chunks and tiles, but for the last ones, are a multiple of this: rows of a tile then start
+/// with a line of the cache.
+const EVEN: usize = 32;
+
 /// Sizes of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -44,7 +48,7 @@ impl Shape {
     }
 
     pub(super) fn chunk_len(&self) -> usize {
-        self.entities.div_ceil(CHUNKS)
+        self.entities.div_ceil(CHUNKS).next_multiple_of(EVEN)
     }
 
     pub(super) fn chunk(&self, number: usize) -> Range<usize> {
@@ -58,7 +62,8 @@ impl Shape {
 
     /// Tiles of a chunk, of nearly equal width.
     pub(super) fn tile_len(&self) -> usize {
-        self.chunk_len().div_ceil(self.chunk_len().div_ceil(TILE_OBJECTS))
+        let tiles = self.chunk_len().div_ceil(TILE_OBJECTS);
+        self.chunk_len().div_ceil(tiles).next_multiple_of(EVEN)
     }
 
     /// Rows per block: all components of a query are in one block.
@@ -266,7 +271,7 @@ pub(super) struct Chunk {
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     /// The tile at work, unless it is kept.
-    pub(super) tile: Vec<f32>,
+    pub(super) tile: Lines,
     /// What the backward pass finds of the forward pass.
     pub(super) kept: Kept,
     /// What is packed of the tile at work, for a unit that multiplies it.
@@ -279,6 +284,29 @@ pub(super) struct Buffers {
     pub(super) maximum: Vec<f32>,
     /// Σ exp(z − maximum) of each row.
     pub(super) sum: Vec<f64>,
+}
+
+/// Floats that start with a line of the cache.
+#[derive(Debug, Default)]
+pub(super) struct Lines(Vec<LineOfCache>);
+
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct LineOfCache([f32; 16]);
+
+impl Lines {
+    /// The first `len` floats; what stands there is of no use.
+    pub(super) fn make_room(&mut self, len: usize) -> &mut [f32] {
+        let n_lines = len.div_ceil(16);
+        if self.0.len() < n_lines {
+            self.0.resize(n_lines, LineOfCache([0.0; 16]));
+        }
+        // SAFETY: a line is sixteen floats and nothing else, so lines are floats without gaps.
+        let all = unsafe {
+            std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast::<f32>(), 16 * self.0.len())
+        };
+        &mut all[..len]
+    }
 }
 
 impl Workspace {

@@ -5,7 +5,7 @@
 //! saves one of four products and half of the exponentials.
 
 use super::super::sparse::{Entries, FEW};
-use super::super::tiles::{Shape, Tile};
+use super::super::tiles::{Lines, Shape, Tile};
 
 /// What a chunk keeps of its tiles.
 #[derive(Debug, Default)]
@@ -13,14 +13,15 @@ pub(crate) struct Kept {
     /// Tile after tile.
     pub(super) places: Vec<Place>,
     /// Whole tiles.
-    pub(super) values: Vec<f32>,
+    pub(super) values: Lines,
     /// Entries, of other tiles; a row of each tile, empty where there are none.
     pub(super) entries: Entries,
     /// The largest logit of every row of every tile, as in `entries`.
     pub(super) maxima: Vec<f32>,
     /// Whether entries are few enough, as the first tile has it.
     pub(super) are_few: bool,
-    n_whole: usize,
+    /// Values of whole tiles in use.
+    pub(super) n_whole: usize,
 }
 
 /// What is kept of a tile.
@@ -44,7 +45,7 @@ impl Kept {
 
     /// Finds a place for the next tile, if `bytes` have room for it.
     pub(super) fn place(&mut self, tile: &Tile, bytes: usize) -> Place {
-        let used = size_of_val(&self.values[..self.n_whole]) + self.entries.n_bytes();
+        let used = self.n_whole * size_of::<f32>() + self.entries.n_bytes();
         let most = tile.size() as f64 * f64::from(FEW) * Entries::BYTES as f64;
         let whole = tile.size() * size_of::<f32>();
         let place = if self.are_few && used + most as usize <= bytes {
@@ -52,7 +53,6 @@ impl Kept {
         } else if !self.are_few && used + whole <= bytes {
             let start = self.n_whole;
             self.n_whole += tile.size();
-            self.values.resize(self.values.len().max(self.n_whole), 0.0);
             Place::Whole(start)
         } else {
             Place::Nowhere
