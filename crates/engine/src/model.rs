@@ -13,7 +13,7 @@ use crate::config::{Config, OutputKind};
 use crate::encoder::{Domain, Encoded, Encoder, EncoderConfig, Pass, Queries};
 use crate::evaluate::Scorer;
 use crate::ops::{
-    BatchAnswers, Logits, PairScore, SoftmaxOptions, Workspace, binary_cross_entropy,
+    BatchAnswers, Logits, PairScore, Products, SoftmaxOptions, Workspace, binary_cross_entropy,
     cross_entropy, gather_rows, map_log_probs, pairwise_scores,
 };
 use crate::output::{
@@ -134,7 +134,7 @@ impl Model {
     pub(crate) fn scoring(self) -> Scoring {
         let objects = self.encoder.objects(None);
         let scored = self.scored(objects.clone());
-        Scoring { model: self, objects, scored }
+        Scoring { model: self, objects, scored, products: Products::Whole }
     }
 
     /// The table of objects, as score and output layer have it.
@@ -266,6 +266,8 @@ pub(crate) struct Scoring {
     objects: Tensor<2>,
     /// The same as they are scored.
     scored: Tensor<2>,
+    /// How many queries at once are scored.
+    pub(crate) products: Products,
 }
 
 impl Scoring {
@@ -286,7 +288,7 @@ impl Scorer for Scoring {
             subjects: queries.iter().map(|query| query.subject.0).collect(),
             relations: queries.iter().map(|query| query.relation.0).collect(),
         };
-        map_log_probs(self.logits(&queries), self.model.meaning, map)
+        map_log_probs(self.logits(&queries), self.model.meaning, self.products, map)
     }
 
     fn meaning(&self) -> Meaning {

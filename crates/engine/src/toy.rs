@@ -6,7 +6,7 @@
 use burn::tensor::{Tensor, TensorData};
 
 use crate::config::Config;
-use crate::ops::{Logits, PairScore, map_log_probs};
+use crate::ops::{Logits, PairScore, Products, map_log_probs};
 use crate::output::{Meaning, Output};
 use crate::random::Weights;
 use crate::train::device;
@@ -48,7 +48,7 @@ impl Toy {
             score: self.score,
             weights: self.output.weights(),
         };
-        map_log_probs(input, self.meaning, |_, row| row.to_vec())
+        map_log_probs(input, self.meaning, Products::Whole, |_, row| row.to_vec())
     }
 }
 

@@ -232,7 +232,7 @@ pub fn train(
         let seconds = start.elapsed().as_secs_f64();
 
         let start = Instant::now();
-        let valid = validate(graph, &state.model, progress);
+        let valid = validate(graph, &state.model, config, progress);
         if let Err(Error::Interrupted) = valid {
             // Before the epoch was over: resuming will validate it again.
             folder.save(&state, None)?;
@@ -383,9 +383,11 @@ pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 
 fn validate(
     graph: &Graph,
     model: &Model,
+    config: &Config,
     progress: &mut dyn FnMut(Event) -> Signal,
 ) -> Result<Option<Metrics>, Error> {
-    let scorer = model.valid().scoring();
+    let mut scorer = model.valid().scoring();
+    scorer.products = config.products(graph.entities().len());
     let ranks = rank_answers(graph, Split::Valid, &scorer, &mut |done, total| {
         progress(Event::Evaluating { done, total })
     })?;

@@ -10,8 +10,8 @@ use std::time::Instant;
 use burn::tensor::{Device, Tensor};
 
 use crate::ops::{
-    BatchAnswers, Logits, PairScore, Shortcuts, SoftmaxOptions, Workspace, binary_cross_entropy,
-    component_products, cross_entropy, map_log_probs, peak,
+    BatchAnswers, Logits, PairScore, Products, Shortcuts, SoftmaxOptions, Workspace,
+    binary_cross_entropy, component_products, cross_entropy, map_log_probs, peak,
 };
 use crate::output::Meaning;
 use crate::random::Weights;
@@ -127,7 +127,8 @@ impl KernelSizes {
     fn log_probs(self, name: String, components: usize, repeats: usize) -> KernelTiming {
         let input = self.logits(components, &device());
         // Something small of each row, as ranks are.
-        let run = || drop(map_log_probs(input.clone(), Meaning::Share, |_, row| row[0]));
+        let run =
+            || drop(map_log_probs(input.clone(), Meaning::Share, Products::Whole, |_, row| row[0]));
         let (seconds, peaks) = self.time(repeats, run);
         let flops = 2.0 * (self.batch * components * self.dim * self.entities) as f64;
         KernelTiming { name, products: 1, seconds, peaks, flops }

@@ -119,6 +119,9 @@ impl OutputKind {
     }
 }
 
+/// From so many entities on products take most of a step, and shortcuts pay.
+const MANY_ENTITIES: usize = 8192;
+
 impl Config {
     /// What is computed of a context and an object, as score and output layer have them.
     pub(crate) fn pair_score(&self) -> PairScore {
@@ -145,16 +148,22 @@ impl Config {
 
     /// What the loss of the update that has this noise need not do with all care.
     pub(crate) fn shortcuts(&self, entities: usize, noise: &Noise) -> Shortcuts {
-        /// Over fewer entities, products are a small part of a step, and shortcuts buy little.
-        const LEAST: usize = 8192;
-        if self.exact || self.pair_score() != PairScore::Dot || entities < LEAST {
-            return Shortcuts::default();
-        }
-        let thinning = self.is_thinned().then(|| Thinning {
+        let is_thinned = self.is_thinned() && entities >= MANY_ENTITIES;
+        let thinning = is_thinned.then(|| Thinning {
             below: self.sparse_below as f32,
             seed: noise.number(Purpose::Thinning),
         });
-        Shortcuts { thinning, products: Products::fastest() }
+        Shortcuts { thinning, products: self.products(entities) }
+    }
+
+    /// How training multiplies contexts and objects, in updates and in validation.
+    pub(crate) fn products(&self, entities: usize) -> Products {
+        let may_be_halves = !self.exact && self.pair_score() == PairScore::Dot;
+        if may_be_halves && entities >= MANY_ENTITIES {
+            Products::fastest()
+        } else {
+            Products::Whole
+        }
     }
 
     fn mixtape(&self) -> crate::ops::Mixtape {

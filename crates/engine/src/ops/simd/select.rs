@@ -100,9 +100,8 @@ fn select_by_masks(row: &[f32], factor: f32, start: u32, room: Room<'_>) -> usiz
     let numbers: [i32; LANES] = std::array::from_fn(|i| i as i32);
     let first: [i32; LANES] = std::array::from_fn(|i| grain(i) as i32);
     // SAFETY: both have sixteen lanes.
-    let (numbers, mut grains) = unsafe {
-        (_mm512_loadu_epi32(numbers.as_ptr()), _mm512_loadu_epi32(first.as_ptr()))
-    };
+    let (numbers, mut grains) =
+        unsafe { (_mm512_loadu_epi32(numbers.as_ptr()), _mm512_loadu_epi32(first.as_ptr())) };
     let step = _mm512_set1_epi32(STEP.wrapping_mul(LANES as u32) as i32);
     let (factors, half) = (_mm512_set1_ps(factor * GRAINS), _mm512_set1_ps(-0.5));
     let mut count = 0;

@@ -2,8 +2,8 @@
 
 use super::super::tests::{Case, Five, FiveGrads, assert_right_on_average, distance, on_threads};
 use super::*;
-use crate::ops::{Products, Shape};
 use crate::ops::score::tests::ALL;
+use crate::ops::{Products, Shape};
 
 /// Logits of several components are mixed with priors that sum to one.
 fn case(score: PairScore, size: [usize; 4], has_bias: bool, seed: u64) -> Case {
