@@ -123,7 +123,9 @@ impl Pass<'_> {
             self.wrong_objects(&tile, values, &mut sums, &mut room);
             sums.work.logits += tile.size() as u64;
             if i == 0 {
-                let is_few = |thinning: &Thinning| are_few(&tile, values, |_| 1.0 / thinning.below);
+                let is_few = |thinning: &Thinning| {
+                    are_few(self.inputs, &tile, values, |_| 1.0 / thinning.below)
+                };
                 few = self.thinning.filter(is_few);
             }
             let Some(thinning) = few else {

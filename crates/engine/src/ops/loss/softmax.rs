@@ -166,7 +166,7 @@ impl Forward<'_> {
                 }
             }
             if let (Some((thinning, bounds)), 0) = (&self.thinning, first) {
-                *are_few = sparse::are_few(&tile, values, |i| {
+                *are_few = sparse::are_few(self.inputs, &tile, values, |i| {
                     let row = tile.rows.start + i;
                     bounds[row].factor(*thinning, maxima[i], (maximum[row], sum[row]))
                 });
@@ -249,7 +249,9 @@ impl Backward<'_> {
                 };
                 if let (Some(thinning), 0, false) = (self.saved.options.shortcuts.thinning, i, few)
                 {
-                    few = sparse::are_few(&tile, values, |i| factors[i] / thinning.below);
+                    few = sparse::are_few(self.inputs, &tile, values, |i| {
+                        factors[i] / thinning.below
+                    });
                 }
                 if !few {
                     work.multiplied += tile.size() as u64;

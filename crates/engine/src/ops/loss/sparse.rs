@@ -16,6 +16,8 @@ use crate::ops::simd::select::{Room, add_rows, expected, is_chosen, select};
 
 /// The share of a chunk's entries up to which sparse products are faster than dense ones.
 pub(super) const FEW: f32 = 0.25;
+/// The same where dense products are made on a unit for bf16.
+const FEW_BESIDE_UNIT: f32 = 0.05;
 /// Every so many rows are looked at to tell whether entries are few.
 const LOOKED_AT: usize = 16;
 
@@ -42,14 +44,20 @@ impl Thinning {
 /// Whether few entries of a tile are taken, on average; `factors` make sizes of its values.
 ///
 /// On average, because what is taken must not depend on what happens to be taken.
-pub(super) fn are_few(tile: &Tile, values: &[f32], factors: impl Fn(usize) -> f32) -> bool {
+pub(super) fn are_few(
+    inputs: &Inputs,
+    tile: &Tile,
+    values: &[f32],
+    factors: impl Fn(usize) -> f32,
+) -> bool {
     let rows = values.chunks_exact(tile.objects.len()).enumerate().step_by(LOOKED_AT);
     let (mut taken, mut all) = (0.0, 0);
     for (i, values) in rows {
         taken += expected(values, factors(i));
         all += values.len();
     }
-    taken <= FEW * all as f32
+    let few = if inputs.packed.is_some() { FEW_BESIDE_UNIT } else { FEW };
+    taken <= few * all as f32
 }
 
 /// Entries of rows, one row after the other.
