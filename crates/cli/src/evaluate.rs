@@ -291,6 +291,13 @@ fn text(report: &Report) -> String {
         count(report.updates as usize),
         count(report.parameters),
     ));
+    if let (Some(mrr), true) =
+        (all.mrr_filtered_with_test, report.split == Split::Valid.to_string())
+    {
+        text.push_str(&format!(
+            "MRR is {mrr:.4} if test answers are filtered too, as LibKGE does\n"
+        ));
+    }
     if let Some(parts) = &report.by {
         let rows = parts.iter().map(|part| metrics_row(&part.name, &part.metrics));
         text.push_str(&format!("\n{}", table(METRICS_HEADER, rows)));

@@ -49,6 +49,8 @@ pub struct AnswerRank {
     pub above: u32,
     /// Objects, other known answers left out, that score the same.
     pub beside: u32,
+    /// Of those above, and beside it, the answers that are known from test alone.
+    pub from_test: (u32, u32),
     /// Objects that it competes with, itself included.
     pub candidates: u32,
     /// −log P, with the query's training answers removed from the distribution; nothing where
@@ -62,6 +64,12 @@ impl AnswerRank {
     /// Ties count half: the mean of the best and the worst place.
     pub fn realistic(&self) -> f64 {
         f64::from(self.above) + 0.5 * f64::from(self.beside) + 1.0
+    }
+
+    /// The same if answers known from test are left out too.
+    fn realistic_without_test(&self) -> f64 {
+        let (above, beside) = self.from_test;
+        self.realistic() - f64::from(above) - 0.5 * f64::from(beside)
     }
 
     /// As if it came first among those that score the same.
@@ -100,6 +108,10 @@ pub struct Metrics {
     /// With realistic ranks: ties count half.
     #[serde(flatten)]
     pub realistic: RankMetrics,
+    /// Mean reciprocal rank with test answers left out as well, which for validation is what LibKGE
+    /// reports; for test the same as `mrr`. Nothing in runs of versions that did not compute it.
+    #[serde(default)]
+    pub mrr_filtered_with_test: Option<f64>,
     /// Mean −log P, training answers removed; nothing where probabilities are no shares.
     pub nll_filtered: Option<f64>,
     /// Mean −log P; nothing likewise.
@@ -172,6 +184,7 @@ pub fn metrics<'a>(ranks: impl IntoIterator<Item = &'a AnswerRank>) -> Option<Me
     Some(Metrics {
         n_ranks: ranks.len(),
         realistic: of_kind(AnswerRank::realistic),
+        mrr_filtered_with_test: Some(mean(&|rank| 1.0 / rank.realistic_without_test())),
         nll_filtered: mean_nll(|rank| rank.nll_filtered),
         nll: mean_nll(|rank| rank.nll),
         optimistic: of_kind(AnswerRank::optimistic),
@@ -315,10 +328,20 @@ pub(crate) fn map_block<T: Send>(
 /// How many objects score higher than one, and how many the same, other known answers left out.
 pub(crate) fn rivals(row: &[f32], object: EntityId, known: &[EntityId]) -> (u32, u32) {
     let score = row[object.0 as usize];
-    let (mut above, mut beside) = count_above(row, score);
+    let (above, beside) = count_above(row, score);
     // It stands beside itself, which does not count.
-    beside -= 1;
-    for other in known.iter().filter(|other| **other != object) {
+    rivals_left((above, beside - 1), row, object, known)
+}
+
+/// What is left of those above and beside an object without some of them, which it may be among.
+fn rivals_left(
+    (mut above, mut beside): (u32, u32),
+    row: &[f32],
+    object: EntityId,
+    without: &[EntityId],
+) -> (u32, u32) {
+    let score = row[object.0 as usize];
+    for other in without.iter().filter(|other| **other != object) {
         let other = row[other.0 as usize];
         above -= u32::from(other > score);
         beside -= u32::from(other == score);
@@ -336,16 +359,20 @@ fn rank_query(
     let number = asked.number as usize;
     let known = graph.answers().up_to(number, split);
     let train = graph.answers().in_split(number, Split::Train);
+    let all = graph.answers().up_to(number, Split::Test);
     let left = (meaning == Meaning::Share).then(|| log_left(row, train));
     let rank = |object: EntityId| {
         let score = row[object.0 as usize];
         let (above, beside) = rivals(row, object, known);
+        let (above_all, beside_all) =
+            rivals_left((above, beside), row, object, &all[known.len()..]);
         let others = known.len() - usize::from(known.contains(&object));
         AnswerRank {
             query: asked.number,
             object,
             above,
             beside,
+            from_test: (above - above_all, beside - beside_all),
             candidates: (row.len() - others) as u32,
             nll_filtered: left.map(|left| filtered_nll(left, train, object, score)),
             nll: left.map(|_| -f64::from(score)),

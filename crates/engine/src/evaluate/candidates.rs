@@ -59,6 +59,7 @@ fn rank_among(asked: &Asked, object: EntityId, negatives: &[EntityId], row: &[f3
         object,
         above: count(|other, score| other > score),
         beside: count(|other, score| other == score),
+        from_test: (0, 0),
         candidates: negatives.len() as u32 + 1,
         nll_filtered: Some(all.sum::<f64>().ln() - f64::from(score)),
         nll: Some(-f64::from(score)),

@@ -74,6 +74,19 @@ fn a_hand_worked_example() {
 }
 
 #[test]
+fn in_validation_test_answers_compete_unless_they_are_filtered_too() {
+    let graph = graph(["a r b; a r c", "a r d", "a r e"]);
+    let probs = [0.4_f32, 0.3, 0.1, 0.1, 0.1];
+    let found = ranks(&graph, Split::Valid, |_, object| probs[object as usize].ln());
+    // Asking (a, r, ?): d competes with a, which is above it, and with e, a test answer beside it.
+    assert_eq!((found[0].above, found[0].beside, found[0].from_test), (1, 1, (0, 1)));
+    // Asking (d, r⁻¹, ?): a is the most likely of all.
+    let all = metrics(&found).unwrap();
+    assert!((all.realistic.mrr - (1.0 / 2.5 + 1.0) / 2.0).abs() < 1e-12);
+    assert_eq!(all.mrr_filtered_with_test, Some((1.0 / 2.0 + 1.0) / 2.0));
+}
+
+#[test]
 fn ties_count_half() {
     let graph = graph(["a r b", "", "c r d"]);
     let found = ranks(&graph, Split::Test, |_, object| if object == 0 { -1.0 } else { -2.0 });
