@@ -10,9 +10,8 @@
 //! Factors are packed in the order in which the unit reads them, padded with zeros to whole tiles,
 //! and used as often as there are factors on the other side. One thread, as in `product`.
 
-#[cfg(target_arch = "x86_64")]
-mod pack;
-#[cfg(target_arch = "x86_64")]
+#[cfg_attr(target_arch = "x86_64", path = "bf16/amx.rs")]
+#[cfg_attr(not(target_arch = "x86_64"), path = "bf16/absent.rs")]
 mod unit;
 
 use super::product::{Matrix, Onto};
@@ -85,24 +84,24 @@ pub(crate) struct Right(Packed);
 impl Left {
     /// Packs a matrix.
     pub(crate) fn pack(&mut self, matrix: Matrix) {
-        pack::lines_of_rows(&mut self.0, matrix);
+        unit::lines_of_rows(&mut self.0, matrix);
     }
 
     /// Packs a matrix as its transpose.
     pub(crate) fn pack_transposed(&mut self, matrix: Matrix) {
-        pack::lines_of_columns(&mut self.0, matrix);
+        unit::lines_of_columns(&mut self.0, matrix);
     }
 }
 
 impl Right {
     /// Packs a matrix.
     pub(crate) fn pack(&mut self, matrix: Matrix) {
-        pack::pairs_of_columns(&mut self.0, matrix);
+        unit::pairs_of_columns(&mut self.0, matrix);
     }
 
     /// Packs a matrix as its transpose.
     pub(crate) fn pack_transposed(&mut self, matrix: Matrix) {
-        pack::pairs_of_rows(&mut self.0, matrix);
+        unit::pairs_of_rows(&mut self.0, matrix);
     }
 }
 
@@ -113,10 +112,7 @@ pub(crate) fn packed_bytes(len: usize, depth: usize) -> usize {
 
 /// Whether this machine has such a unit, and the system lets us use it.
 pub(crate) fn is_available() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return unit::is_available();
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+    unit::is_available()
 }
 
 /// left · right, written to `out` row after row without gaps; only where there is a unit.
@@ -126,7 +122,6 @@ pub(crate) fn multiply(out: &mut [f32], onto: Onto, left: &Left, right: &Right) 
     assert!(is_available(), "no unit for bf16");
     assert_eq!(left.steps, right.steps, "steps of a product of {rows}×{columns}");
     assert_eq!(out.len(), rows * columns, "room for {} of {rows}×{columns}", out.len());
-    #[cfg(target_arch = "x86_64")]
     unit::multiply(out, onto, left, right);
 }
 
@@ -189,7 +184,7 @@ mod tests {
             return;
         }
         // SAFETY: a machine that has the unit has the instructions for its numbers.
-        let split = |values: &[f32]| unsafe { pack::split(values) };
+        let split = |values: &[f32]| unsafe { unit::split(values) };
         for x in draw(1000, 4).into_iter().chain([0.0, 1e-30, 3e38]) {
             let [high, low] = split(&[x]).map(|line| f32::from_bits(u32::from(line.0[0]) << 16));
             assert!((high - x).abs() <= x.abs() / 256.0, "{x}: {high}");

@@ -3,11 +3,17 @@
 //! Rust has no stable names for its instructions, so they stand here in assembly. A thread sets its
 //! tiles up before a product and gives them back after it: nothing of them outlives a call.
 
+#[path = "amx/pack.rs"]
+mod pack;
+
 use std::arch::asm;
 use std::sync::OnceLock;
 
 use super::{AT_ONCE, Line, Packed, SIDE};
 use crate::ops::product::Onto;
+#[cfg(test)]
+pub(super) use pack::split;
+pub(super) use pack::{lines_of_columns, lines_of_rows, pairs_of_columns, pairs_of_rows};
 
 /// Shapes of the tiles, as the unit reads them.
 #[repr(C, align(64))]

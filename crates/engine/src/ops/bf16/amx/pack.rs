@@ -5,14 +5,14 @@
 use std::arch::x86_64::*;
 use std::mem::transmute;
 
-use super::{DEPTH, Line, Packed, SIDE, ZEROS};
+use super::super::{DEPTH, Line, Packed, SIDE, ZEROS};
 use crate::ops::product::Matrix;
 
 /// Compiles a way of packing for the instructions that it needs.
 macro_rules! packing {
     ($(#[$doc:meta])* $name:ident, $body:ident) => {
         $(#[$doc])*
-        pub(super) fn $name(packed: &mut Packed, matrix: Matrix) {
+        pub(in crate::ops::bf16) fn $name(packed: &mut Packed, matrix: Matrix) {
             assert!(super::is_available(), "no unit for bf16");
             // SAFETY: a machine that has the unit has AVX-512, with its instructions for bf16.
             unsafe { $body(packed, matrix) }
@@ -39,7 +39,7 @@ packing!(
 
 /// Up to 32 numbers: what they round to, and what that leaves; zeros after them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-pub(super) fn split(values: &[f32]) -> [Line; 2] {
+pub(in crate::ops::bf16) fn split(values: &[f32]) -> [Line; 2] {
     assert!(values.len() <= DEPTH, "{} numbers of a line", values.len());
     let mask = ((1_u64 << values.len()) - 1) as u32;
     // SAFETY: reads what there is of the values: masks have no more bits.
