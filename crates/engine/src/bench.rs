@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::encoder::{Domain, Edges, Queries};
 use crate::error::Error;
 use crate::model::{Batch, Model};
-use crate::ops::{BatchAnswers, PairScore, Work, Workspace, peak};
+use crate::ops::{BatchAnswers, PairScore, Products, Work, Workspace, peak};
 use crate::output::Negatives;
 use crate::parameters::{Adam, replace, tensors};
 use crate::random::{Noise, Purpose, Weights, generator, shuffled};
@@ -121,7 +121,7 @@ impl StepBench {
     /// Floating-point operations a second that matrix products of the loss's tiles reach on this
     /// machine, with all threads and nothing else.
     pub fn peak_flops(&self) -> f64 {
-        peak(self.config.scored_dims().0)
+        peak(self.config.scored_dims().0, Products::Whole)
     }
 
     /// Bytes that such a step will take at its peak.

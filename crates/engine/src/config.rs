@@ -300,7 +300,7 @@ settings! {
     /// what is smaller than this is taken at this size, as often as its own size says. Right on
     /// average, and much faster once a model has learned a little; from 8,192 entities on.
     sparse_below: f64 = 1.0 / 1024.0, Range::Positive;
-    /// Whether no entry is left to chance.
+    /// Whether no entry is left to chance, and all products are made in f32.
     exact: bool = false, Range::Any;
     /// Updates between two checkpoints, besides one after every epoch.
     checkpoint_every: Option<usize> = None, Range::Between(1, 1_000_000_000);

@@ -35,7 +35,7 @@ pub(crate) struct StepArguments {
         "sigmoids", "output", "layers", "answers"])]
     run: Option<PathBuf>,
 
-    /// Multiply all entries of the gradient, also the smallest
+    /// Multiply all entries of the gradient, also the smallest, and all of them in f32
     #[arg(long)]
     exact: bool,
 

@@ -63,17 +63,25 @@ pub fn time_kernels(sizes: KernelSizes, repeats: usize) -> Vec<KernelTiming> {
     const ALL: usize = usize::MAX;
     let KernelSizes { components, .. } = sizes;
     let mixture = |what: &str| format!("mixture of {components} softmaxes, {what}");
-    vec![
-        sizes.softmax("softmax, tiles kept".into(), 1, ALL, repeats),
-        sizes.softmax("softmax, tiles made twice".into(), 1, 0, repeats),
-        sizes.softmax(mixture("tiles kept"), components, ALL, repeats),
-        sizes.softmax(mixture("tiles made twice"), components, 0, repeats),
+    let (whole, halves) = (Products::Whole, Products::Halves);
+    let mut timings = vec![
+        sizes.softmax("softmax, tiles kept".into(), 1, (ALL, whole), repeats),
+        sizes.softmax("softmax, tiles made twice".into(), 1, (0, whole), repeats),
+        sizes.softmax(mixture("tiles kept"), components, (ALL, whole), repeats),
+        sizes.softmax(mixture("tiles made twice"), components, (0, whole), repeats),
         sizes.sigmoid("sigmoid".into(), 1, repeats),
         sizes.sigmoid(format!("mixture of {components} sigmoids"), components, repeats),
         sizes.log_probs("log-probabilities, softmax".into(), 1, repeats),
         sizes.log_probs("log-probabilities, mixture".into(), components, repeats),
         sizes.projections(repeats),
-    ]
+    ];
+    if Products::fastest() == halves {
+        timings.extend([
+            sizes.softmax("softmax, bf16 halves".into(), 1, (ALL, halves), repeats),
+            sizes.softmax(mixture("bf16 halves"), components, (ALL, halves), repeats),
+        ]);
+    }
+    timings
 }
 
 impl KernelSizes {
@@ -81,19 +89,20 @@ impl KernelSizes {
         self,
         name: String,
         components: usize,
-        kept_bytes: usize,
+        (kept_bytes, products): (usize, Products),
         repeats: usize,
     ) -> KernelTiming {
         let (input, answers) = (self.logits(components, &device().autodiff()), self.some_answers());
-        self.loss(name, kept_bytes, repeats, |workspace| {
-            let options = SoftmaxOptions::default();
+        let shortcuts = Shortcuts { products, ..Shortcuts::default() };
+        let options = SoftmaxOptions { shortcuts, ..SoftmaxOptions::default() };
+        self.loss(name, (kept_bytes, products), repeats, |workspace| {
             cross_entropy(input.clone(), Arc::clone(&answers), options, workspace)
         })
     }
 
     fn sigmoid(self, name: String, components: usize, repeats: usize) -> KernelTiming {
         let (input, answers) = (self.logits(components, &device().autodiff()), self.some_answers());
-        self.loss(name, 0, repeats, |workspace| {
+        self.loss(name, (0, Products::Whole), repeats, |workspace| {
             binary_cross_entropy(
                 input.clone(),
                 Arc::clone(&answers),
@@ -107,12 +116,12 @@ impl KernelSizes {
     fn loss(
         self,
         name: String,
-        kept_bytes: usize,
+        (kept_bytes, products): (usize, Products),
         repeats: usize,
         loss: impl Fn(&Arc<Mutex<Workspace>>) -> Tensor<1>,
     ) -> KernelTiming {
         let workspace = Arc::new(Mutex::new(Workspace::new(kept_bytes)));
-        let (seconds, peaks) = self.time(repeats, || drop(loss(&workspace).backward()));
+        let (seconds, peaks) = self.time(repeats, products, || drop(loss(&workspace).backward()));
         let work = take_work(&workspace);
         let runs = (repeats + WARM_UP) as f64;
         KernelTiming {
@@ -129,7 +138,7 @@ impl KernelSizes {
         // Something small of each row, as ranks are.
         let run =
             || drop(map_log_probs(input.clone(), Meaning::Share, Products::Whole, |_, row| row[0]));
-        let (seconds, peaks) = self.time(repeats, run);
+        let (seconds, peaks) = self.time(repeats, Products::Whole, run);
         let flops = 2.0 * (self.batch * components * self.dim * self.entities) as f64;
         KernelTiming { name, products: 1, seconds, peaks, flops }
     }
@@ -143,15 +152,20 @@ impl KernelSizes {
         let run = || drop(component_products(values.clone(), matrices.clone()).sum().backward());
         let flops = 3.0 * 2.0 * (batch * components * dim * dim) as f64;
         let name = format!("a layer of {components} projections");
-        let (seconds, peaks) = self.time(repeats, run);
+        let (seconds, peaks) = self.time(repeats, Products::Whole, run);
         KernelTiming { name, products: 3, seconds, peaks, flops }
     }
 
-    /// Seconds of each run, and the peak before it.
-    fn time(self, repeats: usize, mut run: impl FnMut()) -> (Vec<f64>, Vec<f64>) {
+    /// Seconds of each run, and the peak of such products before it.
+    fn time(
+        self,
+        repeats: usize,
+        products: Products,
+        mut run: impl FnMut(),
+    ) -> (Vec<f64>, Vec<f64>) {
         (0..WARM_UP).for_each(|_| run());
         let one = |_| {
-            let peak = peak(self.dim);
+            let peak = peak(self.dim, products);
             let start = Instant::now();
             run();
             (start.elapsed().as_secs_f64(), peak)
@@ -206,6 +220,10 @@ mod tests {
         let product = f64::from(2 * 6 * 50 * 8 * 2);
         let mixed: Vec<f64> = timings.iter().map(|timing| timing.flops / product).collect();
         let layer = f64::from(3 * 2 * 6 * 2 * 8 * 8) / product;
-        assert_eq!(mixed, [1.5, 2.0, 3.0, 4.0, 1.5, 3.0, 0.5, 1.0, layer]);
+        let in_f32 = [1.5, 2.0, 3.0, 4.0, 1.5, 3.0, 0.5, 1.0, layer];
+        assert_eq!(mixed[..9], in_f32);
+        let on_unit: &[f64] =
+            if Products::fastest() == Products::Halves { &[1.5, 3.0] } else { &[] };
+        assert_eq!(&mixed[9..], on_unit);
     }
 }

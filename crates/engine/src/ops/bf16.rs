@@ -126,9 +126,19 @@ pub(crate) fn multiply(out: &mut [f32], onto: Onto, left: &Left, right: &Right) 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::ops::score::tests::draw;
+
+    /// Whether there is a unit to test; says so if not.
+    #[expect(clippy::print_stderr, reason = "a test that is skipped says why")]
+    pub(crate) fn is_there() -> bool {
+        let is_there = is_available();
+        if !is_there {
+            eprintln!("skipped: this machine has no unit for bf16");
+        }
+        is_there
+    }
 
     /// Left and right factor, each packed as it stands and from its transpose.
     fn all_ways(a: &[f32], b: &[f32], [m, k, n]: [usize; 3]) -> [(Left, Right); 2] {
@@ -151,8 +161,7 @@ mod tests {
 
     #[test]
     fn products_equal_plain_sums_at_every_size() {
-        if !is_available() {
-            eprintln!("skipped: this machine has no unit for bf16");
+        if !is_there() {
             return;
         }
         for [m, k, n] in [[1, 1, 1], [16, 32, 16], [32, 64, 32], [33, 65, 31], [70, 200, 90]] {
@@ -179,12 +188,10 @@ mod tests {
 
     #[test]
     fn halves_add_up_to_16_bits_and_keep_what_is_not_finite() {
-        if !is_available() {
-            eprintln!("skipped: this machine has no unit for bf16");
+        if !is_there() {
             return;
         }
-        // SAFETY: a machine that has the unit has the instructions for its numbers.
-        let split = |values: &[f32]| unsafe { unit::split(values) };
+        let split = unit::split_lines;
         for x in draw(1000, 4).into_iter().chain([0.0, 1e-30, 3e38]) {
             let [high, low] = split(&[x]).map(|line| f32::from_bits(u32::from(line.0[0]) << 16));
             assert!((high - x).abs() <= x.abs() / 256.0, "{x}: {high}");

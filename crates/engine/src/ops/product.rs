@@ -7,6 +7,9 @@ use std::time::Instant;
 
 use gemm::Parallelism;
 
+use super::bf16;
+use super::loss::Products;
+
 /// A matrix that lies in a slice, row after row.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
@@ -69,22 +72,30 @@ pub(crate) enum Onto {
 
 /// Floating-point operations a second of products of tiles, on all threads at once: what a kernel
 /// made of nothing else would reach. The best of some rounds, each a few milliseconds.
-pub(crate) fn peak(dim: usize) -> f64 {
+pub(crate) fn peak(dim: usize, products: Products) -> f64 {
     const TILE: usize = 512;
     const ROUNDS: usize = 40;
     let contexts: Vec<f32> = (0..TILE * dim).map(|i| (i % 17) as f32).collect();
-    let products = || {
+    let factor = Matrix::rows_of(&contexts, dim);
+    let (mut left, mut right) = (bf16::Left::default(), bf16::Right::default());
+    if products == Products::Halves {
+        left.pack(factor);
+        right.pack_transposed(factor);
+    }
+    let of_one = || {
         let mut out = vec![0.0; TILE * TILE];
         let mut best = f64::INFINITY;
         for _ in 0..ROUNDS {
             let start = Instant::now();
-            let factor = Matrix::rows_of(&contexts, dim);
-            multiply(&mut out, Onto::Replace, factor, factor.transposed());
+            match products {
+                Products::Whole => multiply(&mut out, Onto::Replace, factor, factor.transposed()),
+                Products::Halves => bf16::multiply(&mut out, Onto::Replace, &left, &right),
+            }
             best = best.min(start.elapsed().as_secs_f64());
         }
         2.0 * (TILE * TILE * dim) as f64 / best
     };
-    rayon::broadcast(|_| products()).into_iter().sum()
+    rayon::broadcast(|_| of_one()).into_iter().sum()
 }
 
 /// left · right, written to `out` row after row without gaps.

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use super::{AT_ONCE, Line, Packed, SIDE};
 use crate::ops::product::Onto;
 #[cfg(test)]
-pub(super) use pack::split;
+pub(super) use pack::split_lines;
 pub(super) use pack::{lines_of_columns, lines_of_rows, pairs_of_columns, pairs_of_rows};
 
 /// Shapes of the tiles, as the unit reads them.

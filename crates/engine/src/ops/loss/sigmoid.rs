@@ -32,6 +32,7 @@ use super::sparse::{OfRow, Thinning, are_few, pull_back_one};
 use super::tiles::{
     AnswerAt, AnswersByTile, Buffers, ChunkGrads, Grads, Inputs, Tile, Work, Workspace,
 };
+use super::units::Contexts;
 use super::{BatchAnswers, Logits, Shortcuts};
 use crate::ops::simd::sigmoid::{Lanes, Prior, mixed_sigmoid, sigmoid};
 
@@ -41,10 +42,7 @@ pub(super) fn pass(
     shortcuts: Shortcuts,
     workspace: &mut Workspace,
 ) -> (f64, Grads) {
-    let packed = workspace.pack(inputs, shortcuts, |contexts, shape, context| {
-        contexts.pack(shape, context);
-        contexts.pack_slices(shape, context);
-    });
+    let packed = workspace.pack(inputs, shortcuts, Contexts::pack_all);
     let inputs = &Inputs { packed: packed.as_deref(), ..*inputs };
     let thinning = shortcuts.thinning;
     let by_tile = AnswersByTile::of(inputs);

@@ -95,12 +95,8 @@ pub(super) fn backward(
     let finds_kept = saved.pass == workspace.pass;
     let are_few = |chunk: &Chunk| chunk.buffers.kept.are_few;
     let needs_slices = !(finds_kept && workspace.chunks.iter().all(are_few));
-    let packed = workspace.pack(inputs, saved.options.shortcuts, |contexts, shape, context| {
-        contexts.pack(shape, context);
-        if needs_slices {
-            contexts.pack_slices(shape, context);
-        }
-    });
+    let pack = if needs_slices { Contexts::pack_all } else { Contexts::pack };
+    let packed = workspace.pack(inputs, saved.options.shortcuts, pack);
     let inputs = &Inputs { packed: packed.as_deref(), ..*inputs };
     let by_tile = AnswersByTile::of(inputs);
     let pass = Backward { inputs, saved, scale, by_tile: &by_tile, finds_kept };

@@ -5,6 +5,7 @@
 //! A chunk has its own buffers, and chunks are added up in order, so that the bits of the result
 //! do not depend on the number of threads.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -377,15 +378,18 @@ impl Workspace {
     ) -> (Grads, Vec<T>) {
         let shape = inputs.shape;
         self.chunks.resize_with(shape.n_chunks(), Chunk::default);
-        let mut objects = vec![0.0; shape.entities * shape.object_dim];
+        let n_values = shape.entities * shape.object_dim;
+        let mut objects = Vec::with_capacity(n_values);
         let mut bias = vec![0.0; shape.entities];
+        let room = &mut objects.spare_capacity_mut()[..n_values];
         let found = self
             .chunks
             .par_iter_mut()
-            .zip(objects.par_chunks_mut(shape.chunk_len() * shape.object_dim))
+            .zip(room.par_chunks_mut(shape.chunk_len() * shape.object_dim))
             .zip(bias.par_chunks_mut(shape.chunk_len()))
             .enumerate()
             .map(|(number, ((chunk, objects), bias))| {
+                let objects = cleared(objects);
                 let Chunk { buffers, grad_context: context, grad_weights: weights } = chunk;
                 context.resize(shape.rows() * shape.context_dim, 0.0);
                 weights.clear();
@@ -393,6 +397,8 @@ impl Workspace {
                 run(number, buffers, &mut ChunkGrads { context, weights, objects, bias })
             })
             .collect();
+        // SAFETY: every chunk has cleared its part.
+        unsafe { objects.set_len(n_values) };
         let context_len = shape.rows() * shape.context_dim;
         let grads = Grads {
             context: self.sum_chunks(context_len, |chunk| &chunk.grad_context),
@@ -419,6 +425,13 @@ impl Workspace {
         });
         sums
     }
+}
+
+/// Sets values to zero by the thread that will use them.
+fn cleared(values: &mut [MaybeUninit<f32>]) -> &mut [f32] {
+    values.fill(MaybeUninit::new(0.0));
+    // SAFETY: all were written just now.
+    unsafe { values.assume_init_mut() }
 }
 
 /// A batch's answers in the order in which tiles meet them.

@@ -34,8 +34,9 @@ impl Contexts {
         });
     }
 
-    /// For gradients.
-    pub(super) fn pack_slices(&mut self, shape: Shape, context: &[f32]) {
+    /// For logits and for gradients.
+    pub(super) fn pack_all(&mut self, shape: Shape, context: &[f32]) {
+        self.pack(shape, context);
         let blocks = pieces(0..shape.rows(), shape.block_len());
         let slices = blocks.flat_map(|block| pieces(block, SLICE));
         pack_pieces(&mut self.slices, slices, |packed, rows| {

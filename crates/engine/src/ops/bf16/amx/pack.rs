@@ -5,7 +5,7 @@
 use std::arch::x86_64::*;
 use std::mem::transmute;
 
-use super::super::{DEPTH, Line, Packed, SIDE, ZEROS};
+use super::super::{DEPTH, Line, Packed, SIDE};
 use crate::ops::product::Matrix;
 
 /// Compiles a way of packing for the instructions that it needs.
@@ -39,7 +39,7 @@ packing!(
 
 /// Up to 32 numbers: what they round to, and what that leaves; zeros after them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-pub(in crate::ops::bf16) fn split(values: &[f32]) -> [Line; 2] {
+fn split(values: &[f32]) -> [__m512i; 2] {
     assert!(values.len() <= DEPTH, "{} numbers of a line", values.len());
     let mask = ((1_u64 << values.len()) - 1) as u32;
     // SAFETY: reads what there is of the values: masks have no more bits.
@@ -56,8 +56,23 @@ pub(in crate::ops::bf16) fn split(values: &[f32]) -> [Line; 2] {
             (_mm512_castsi512_si256(high), _mm512_extracti64x4_epi64::<1>(high));
         let first = _mm512_sub_ps(first, widened(low_half));
         let second = _mm512_sub_ps(second, widened(high_half));
-        [transmute(high), transmute(_mm512_cvtne2ps_pbh(second, first))]
+        [high, transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(second, first))]
     }
+}
+
+/// A line of the numbers in a register.
+#[inline(always)]
+fn line(numbers: __m512i) -> Line {
+    // SAFETY: both are 64 bytes of plain numbers.
+    unsafe { transmute(numbers) }
+}
+
+/// The same as lines.
+#[cfg(test)]
+pub(in crate::ops::bf16) fn split_lines(values: &[f32]) -> [Line; 2] {
+    assert!(super::is_available(), "no unit for bf16");
+    // SAFETY: a machine that has the unit has AVX-512, with its instructions for bf16.
+    unsafe { split(values) }.map(line)
 }
 
 #[target_feature(enable = "avx512f")]
@@ -72,7 +87,7 @@ fn fill_lines_of_rows(packed: &mut Packed, matrix: Matrix) {
         for (number, values) in matrix.row(row).chunks(DEPTH).enumerate() {
             let halves = split(values);
             for (tile, half) in packed.step(row / SIDE, number).into_iter().zip(halves) {
-                tile[row % SIDE] = half;
+                tile[row % SIDE] = line(half);
             }
         }
     }
@@ -86,8 +101,8 @@ fn fill_lines_of_columns(packed: &mut Packed, matrix: Matrix) {
             let halves = split(values);
             for (tile, half) in packed.step(strip, row / DEPTH).into_iter().zip(halves) {
                 // Of a strip that is not full, zeros to columns that there are not.
-                for (line, value) in tile.iter_mut().zip(half.0) {
-                    line.0[row % DEPTH] = value;
+                for (out, value) in tile.iter_mut().zip(line(half).0) {
+                    out.0[row % DEPTH] = value;
                 }
             }
         }
@@ -101,10 +116,10 @@ fn fill_pairs_of_rows(packed: &mut Packed, matrix: Matrix) {
         let rows = strip * SIDE..matrix.rows.min((strip + 1) * SIDE);
         for (number, start) in (0..matrix.columns).step_by(DEPTH).enumerate() {
             let end = matrix.columns.min(start + DEPTH);
-            let mut halves = [[ZEROS; SIDE]; 2];
-            for (line, row) in rows.clone().enumerate() {
+            let mut halves = [[_mm512_setzero_si512(); SIDE]; 2];
+            for (i, row) in rows.clone().enumerate() {
                 let [high, low] = split(&matrix.row(row)[start..end]);
-                (halves[0][line], halves[1][line]) = (high, low);
+                (halves[0][i], halves[1][i]) = (high, low);
             }
             for (tile, half) in packed.step(strip, number).into_iter().zip(halves) {
                 transpose(&half, tile.try_into().expect("a tile has as many lines"));
@@ -113,11 +128,9 @@ fn fill_pairs_of_rows(packed: &mut Packed, matrix: Matrix) {
     }
 }
 
-/// Makes lines of what stands at the same place in all lines, two numbers at a time.
+/// Makes lines of what stands at the same place in all rows, two numbers at a time.
 #[target_feature(enable = "avx512f")]
-fn transpose(lines: &[Line; SIDE], out: &mut [Line; SIDE]) {
-    // SAFETY: a line is 64 bytes of plain numbers.
-    let rows: [__m512i; SIDE] = lines.map(|line| unsafe { transmute(line) });
+fn transpose(rows: &[__m512i; SIDE], out: &mut [Line; SIDE]) {
     let none = _mm512_setzero_si512();
     // Pairs of pairs: blocks of two by two, then of four by four, in every quarter of a register.
     let mut twos = [none; SIDE];
@@ -148,8 +161,7 @@ fn transpose(lines: &[Line; SIDE], out: &mut [Line; SIDE]) {
             _mm512_shuffle_i32x4::<0xdd>(ab_odd, cd_odd),
         ];
         for (q, quarter) in quarters.into_iter().enumerate() {
-            // SAFETY: likewise.
-            out[4 * q + j] = unsafe { transmute::<__m512i, Line>(quarter) };
+            out[4 * q + j] = line(quarter);
         }
     }
 }
@@ -174,12 +186,9 @@ fn fill_pairs_of_columns(packed: &mut Packed, matrix: Matrix) {
             for half in 0..2 {
                 // Strips come in twos, so the second of these is there.
                 for (side, places) in places.into_iter().enumerate() {
-                    // SAFETY: all are 64 bytes of plain numbers.
-                    let line: Line = unsafe {
-                        let (above, below) = (transmute(above[half]), transmute(below[half]));
-                        transmute(_mm512_permutex2var_epi16(above, places, below))
-                    };
-                    packed.step(2 * number + side, pair / SIDE)[half][pair % SIDE] = line;
+                    let in_turn = _mm512_permutex2var_epi16(above[half], places, below[half]);
+                    let tile = &mut packed.step(2 * number + side, pair / SIDE)[half];
+                    tile[pair % SIDE] = line(in_turn);
                 }
             }
         }

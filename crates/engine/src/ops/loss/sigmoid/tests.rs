@@ -6,7 +6,7 @@ use super::super::binary_cross_entropy;
 use super::super::tests::{Case, Five, FiveGrads, assert_right_on_average, distance, on_threads};
 use super::super::tiles::Shape;
 use super::*;
-use crate::ops::PairScore;
+use crate::ops::{PairScore, Products};
 use crate::ops::score::tests::ALL;
 
 fn dots(size: [usize; 4], has_bias: bool, seed: u64) -> Case {
@@ -93,6 +93,24 @@ fn gradients_equal_finite_differences_in_f64() {
         let expected = plain_loss(case, case.wide().each_ref().map(Vec::as_slice));
         assert!((loss - expected).abs() < 2e-6 * loss, "{:?}", case.score);
         case.assert_slopes(&grads, |values| plain_loss(case, values));
+    }
+}
+
+#[test]
+fn products_of_halves_are_off_by_a_part_of_32768() {
+    if !crate::ops::bf16::tests::is_there() {
+        return;
+    }
+    for case in cases() {
+        let (loss, grads) = fused(&case);
+        let shortcuts = Shortcuts { products: Products::Halves, ..Shortcuts::default() };
+        let (found, found_grads) = pass(&case.inputs(), shortcuts, &mut Workspace::new(0));
+        assert!((found - loss).abs() <= 3e-5 * loss.abs(), "{found} and {loss}");
+        for (grad, expected) in found_grads.into_five().iter().zip(&grads) {
+            let distance = distance(grad, expected);
+            // Those of the prior are small differences.
+            assert!(distance < 1e-4, "{:?}: {distance}", case.shape);
+        }
     }
 }
 
