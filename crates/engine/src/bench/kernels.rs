@@ -149,7 +149,13 @@ impl KernelSizes {
         let mut weights = Weights::new(1, device().autodiff());
         let values = weights.uniform([batch, components * dim], 1.0).require_grad();
         let matrices = weights.uniform([components, dim, dim], 0.1).require_grad();
-        let run = || drop(component_products(values.clone(), matrices.clone()).sum().backward());
+        let run = || {
+            drop(
+                component_products(values.clone(), matrices.clone(), Products::Whole)
+                    .sum()
+                    .backward(),
+            )
+        };
         let flops = 3.0 * 2.0 * (batch * components * dim * dim) as f64;
         let name = format!("a layer of {components} projections");
         let (seconds, peaks) = self.time(repeats, Products::Whole, run);

@@ -14,7 +14,7 @@
 #[cfg_attr(not(target_arch = "x86_64"), path = "bf16/absent.rs")]
 mod unit;
 
-use super::product::{Matrix, Onto};
+use super::product::{Matrix, Onto, Operand};
 
 /// Rows of a tile of a left factor, columns of one of a right factor.
 const SIDE: usize = 16;
@@ -82,6 +82,16 @@ pub(crate) struct Left(Packed);
 pub(crate) struct Right(Packed);
 
 impl Left {
+    /// A packed factor.
+    pub(crate) fn of(factor: Operand) -> Self {
+        let mut packed = Self::default();
+        match factor {
+            Operand { matrix, transposed: false } => packed.pack(matrix),
+            Operand { matrix, transposed: true } => packed.pack_transposed(matrix),
+        }
+        packed
+    }
+
     /// Packs a matrix.
     pub(crate) fn pack(&mut self, matrix: Matrix) {
         unit::lines_of_rows(&mut self.0, matrix);
@@ -94,6 +104,16 @@ impl Left {
 }
 
 impl Right {
+    /// A packed factor.
+    pub(crate) fn of(factor: Operand) -> Self {
+        let mut packed = Self::default();
+        match factor {
+            Operand { matrix, transposed: false } => packed.pack(matrix),
+            Operand { matrix, transposed: true } => packed.pack_transposed(matrix),
+        }
+        packed
+    }
+
     /// Packs a matrix.
     pub(crate) fn pack(&mut self, matrix: Matrix) {
         unit::pairs_of_columns(&mut self.0, matrix);
@@ -115,14 +135,17 @@ pub(crate) fn is_available() -> bool {
     unit::is_available()
 }
 
-/// left · right, written to `out` row after row without gaps; only where there is a unit.
-pub(crate) fn multiply(out: &mut [f32], onto: Onto, left: &Left, right: &Right) {
+/// left · right, written to the start of `out` row after row, `stride` apart; only where there is a
+/// unit.
+pub(crate) fn multiply(out: &mut [f32], stride: usize, onto: Onto, left: &Left, right: &Right) {
     let (left, right) = (&left.0, &right.0);
     let (rows, columns) = (left.len, right.len);
     assert!(is_available(), "no unit for bf16");
     assert_eq!(left.steps, right.steps, "steps of a product of {rows}×{columns}");
-    assert_eq!(out.len(), rows * columns, "room for {} of {rows}×{columns}", out.len());
-    unit::multiply(out, onto, left, right);
+    assert!(stride >= columns, "rows of {columns} values {stride} apart");
+    let last = if rows == 0 { 0 } else { (rows - 1) * stride + columns };
+    assert!(out.len() >= last, "room for {} of {rows}×{columns} at {stride}", out.len());
+    unit::multiply(out, stride, onto, left, right);
 }
 
 #[cfg(test)]
@@ -169,9 +192,13 @@ pub(super) mod tests {
             let before = draw(m * n, 3);
             for (way, (left, right)) in all_ways(&a, &b, [m, k, n]).iter().enumerate() {
                 for onto in [Onto::Replace, Onto::Add] {
-                    let mut out = before.clone();
-                    multiply(&mut out, onto, left, right);
-                    for (i, found) in out.iter().enumerate() {
+                    // With a gap of one after each row.
+                    let rows = before.chunks(n).flat_map(|row| [row, &[7.0]].concat());
+                    let mut out: Vec<f32> = rows.collect();
+                    multiply(&mut out, n + 1, onto, left, right);
+                    assert!(out.iter().skip(n).step_by(n + 1).all(|gap| *gap == 7.0));
+                    let found = out.chunks(n + 1).flat_map(|row| &row[..n]);
+                    for (i, found) in found.enumerate() {
                         let term = |j: usize| f64::from(a[i / n * k + j] * b[j * n + i % n]);
                         let sum: f64 = (0..k).map(term).sum();
                         let size: f64 = (0..k).map(|j| term(j).abs()).sum();

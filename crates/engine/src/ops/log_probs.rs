@@ -274,7 +274,7 @@ impl Scored<'_> {
     /// The same of packed vectors.
     fn multiply(&self, contexts: &Left, vectors: &Right, objects: Range<usize>, out: &mut [f32]) {
         let onto = self.start_with_bias(&objects, out);
-        bf16::multiply(out, onto, contexts, vectors);
+        bf16::multiply(out, objects.len(), onto, contexts, vectors);
     }
 
     /// Writes the bias of some objects to all rows of `out`, if there is one, and tells what products

@@ -38,8 +38,8 @@ impl<'a> Matrix<'a> {
 /// A factor of a product, as it stands or transposed.
 #[derive(Clone, Copy)]
 pub(crate) struct Operand<'a> {
-    matrix: Matrix<'a>,
-    transposed: bool,
+    pub(super) matrix: Matrix<'a>,
+    pub(super) transposed: bool,
 }
 
 impl<'a> From<Matrix<'a>> for Operand<'a> {
@@ -89,7 +89,7 @@ pub(crate) fn peak(dim: usize, products: Products) -> f64 {
             let start = Instant::now();
             match products {
                 Products::Whole => multiply(&mut out, Onto::Replace, factor, factor.transposed()),
-                Products::Halves => bf16::multiply(&mut out, Onto::Replace, &left, &right),
+                Products::Halves => bf16::multiply(&mut out, TILE, Onto::Replace, &left, &right),
             }
             best = best.min(start.elapsed().as_secs_f64());
         }

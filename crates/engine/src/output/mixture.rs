@@ -10,7 +10,7 @@ use burn::tensor::{Tensor, activation};
 use super::Components;
 use crate::config::Activation;
 use crate::encoder::{batch_norm, drop, normalise};
-use crate::ops::component_products;
+use crate::ops::{Products, component_products};
 use crate::random::{Noise, Weights};
 
 /// Sizes and choices of a mixture.
@@ -21,6 +21,8 @@ pub(crate) struct MixtureConfig {
     pub(crate) layers: usize,
     pub(crate) activation: Activation,
     pub(crate) dropout: f64,
+    /// How projections are made in training.
+    pub(crate) products: Products,
 }
 
 /// π = softmax(h·ω); f_k is an MLP whose every layer is linear, batch normalisation, activation,
@@ -34,6 +36,8 @@ pub(crate) struct Mixture {
     #[module(skip)]
     activation: Activation,
     dropout: f64,
+    #[module(skip)]
+    products: Products,
 }
 
 /// The same layer of all components: K products in one.
@@ -47,7 +51,7 @@ struct Projection {
 
 impl Mixture {
     pub(crate) fn new(config: &MixtureConfig, weights: &mut Weights) -> Self {
-        let MixtureConfig { dim, components, layers, activation, dropout } = *config;
+        let MixtureConfig { dim, components, layers, activation, dropout, products } = *config;
         let bound = (6.0 / (2 * dim) as f64).sqrt();
         let gate = Param::from_tensor(weights.xavier(dim, components));
         let projections = (0..layers)
@@ -56,16 +60,17 @@ impl Mixture {
                 norm: batch_norm(components * dim, weights),
             })
             .collect();
-        Self { gate, projections, components, activation, dropout }
+        Self { gate, projections, components, activation, dropout, products }
     }
 
     pub(crate) fn forward(&self, query: Tensor<2>, noise: Option<&Noise>) -> Components {
         let [queries, dim] = query.dims();
         let log_prior = activation::log_softmax(query.clone().matmul(self.gate.val()), 1);
+        let products = if noise.is_some() { self.products } else { Products::Whole };
         // [B, D] at first, the same for every component, then [B, K·D].
         let mut values = query;
         for projection in &self.projections {
-            values = component_products(values, projection.weight.val());
+            values = component_products(values, projection.weight.val(), products);
             values = self.activate(&projection.norm, values, noise);
         }
         Components { context: values.reshape([queries * self.components, dim]), log_prior }

@@ -222,6 +222,7 @@ impl Output {
                     layers: config.layers,
                     activation: config.activation,
                     dropout: config.projection_dropout,
+                    products: config.products(entities),
                 };
                 Self::Mixture(Mixture::new(&config, weights))
             }

@@ -7,7 +7,7 @@ pub(super) fn is_available() -> bool {
     false
 }
 
-pub(super) fn multiply(_: &mut [f32], _: Onto, _: &Packed, _: &Packed) {
+pub(super) fn multiply(_: &mut [f32], _: usize, _: Onto, _: &Packed, _: &Packed) {
     unreachable!("no unit for bf16")
 }
 

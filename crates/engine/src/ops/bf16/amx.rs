@@ -80,8 +80,8 @@ fn is_permitted() -> bool {
     false
 }
 
-/// left · right, row after row without gaps; shapes agree.
-pub(super) fn multiply(out: &mut [f32], onto: Onto, left: &Packed, right: &Packed) {
+/// left · right, row after row, `stride` apart; shapes agree and there is room.
+pub(super) fn multiply(out: &mut [f32], stride: usize, onto: Onto, left: &Packed, right: &Packed) {
     let (rows, columns) = (left.len, right.len);
     let mut edge = [0.0; AT_ONCE * AT_ONCE];
     // SAFETY: the unit is there and permitted, as the caller has asserted; shapes are read only.
@@ -91,12 +91,12 @@ pub(super) fn multiply(out: &mut [f32], onto: Onto, left: &Packed, right: &Packe
         for row in (0..rows).step_by(AT_ONCE) {
             let left = &left.lines[row / SIDE * left.strip()..][..2 * left.strip()];
             if row + AT_ONCE <= rows && column + AT_ONCE <= columns {
-                let last = (row + AT_ONCE - 1) * columns + column + AT_ONCE;
-                block(&mut out[row * columns + column..last], columns, onto, left, right);
+                let last = (row + AT_ONCE - 1) * stride + column + AT_ONCE;
+                block(&mut out[row * stride + column..last], stride, onto, left, right);
                 continue;
             }
             let width = AT_ONCE.min(columns - column);
-            let at = |i: usize| (row + i) * columns + column..(row + i) * columns + column + width;
+            let at = |i: usize| (row + i) * stride + column..(row + i) * stride + column + width;
             let rows_here = AT_ONCE.min(rows - row);
             if onto == Onto::Add {
                 for (i, edge) in edge.chunks_exact_mut(AT_ONCE).take(rows_here).enumerate() {

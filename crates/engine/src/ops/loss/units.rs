@@ -106,7 +106,7 @@ impl TilePacks {
             factor.pack_transposed(objects);
         }
         let block = &contexts.blocks[tile.rows.start / shape.block_len()];
-        bf16::multiply(out, onto, block, factor);
+        bf16::multiply(out, tile.objects.len(), onto, block, factor);
     }
 
     /// From the gradient of a tile's logits to those of its contexts and objects; that of objects is
@@ -133,11 +133,11 @@ impl TilePacks {
         for (i, (grad, grad_context)) in slices.enumerate() {
             let grad = Matrix::rows_of(grad, width);
             self.grad_left.pack(grad);
-            bf16::multiply(grad_context, onto, &self.grad_left, factor);
+            bf16::multiply(grad_context, dim, onto, &self.grad_left, factor);
             self.grad_right.pack(grad);
             let is_first = tile.rows.start == 0 && i == 0;
             let onto = if is_first { Onto::Replace } else { Onto::Add };
-            bf16::multiply(sums, onto, &contexts.slices[first + i], &self.grad_right);
+            bf16::multiply(sums, width, onto, &contexts.slices[first + i], &self.grad_right);
         }
         if tile.rows.end == shape.rows() {
             for (object, grad) in grad_objects.chunks_exact_mut(dim).enumerate() {

@@ -6,8 +6,8 @@ use super::super::binary_cross_entropy;
 use super::super::tests::{Case, Five, FiveGrads, assert_right_on_average, distance, on_threads};
 use super::super::tiles::Shape;
 use super::*;
-use crate::ops::{PairScore, Products};
 use crate::ops::score::tests::ALL;
+use crate::ops::{PairScore, Products};
 
 fn dots(size: [usize; 4], has_bias: bool, seed: u64) -> Case {
     Case::random(PairScore::Dot, size, has_bias, seed)
