@@ -478,7 +478,7 @@ fn bench_kernels_sets_every_kernel_beside_the_peak() {
     let sizes = "--entities 300 --dim 8 --batch 20 --components 2 --answers 2 --repeats 1";
     let roofline = json(temp.path(), &format!("bench kernels {sizes} --json"));
     let kernels = roofline["kernels"].as_array().unwrap();
-    assert_eq!(kernels.len(), 9);
+    assert!(matches!(kernels.len(), 9 | 11), "two more where there is a unit for bf16");
     assert!(kernels.iter().all(|kernel| kernel["share_of_peak"].as_f64().unwrap() > 0.0));
     let text = printed(temp.path(), &format!("bench kernels {sizes}"));
     assert!(text.contains(" softmax, tiles kept ") && text.contains(" GFLOP/s"), "{text}");
