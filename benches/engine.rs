@@ -125,8 +125,9 @@ fn some_graph(mean_degree: f64) -> Graph {
     generate(config).expect("few enough triples")
 }
 
-/// A model that has learned next to nothing, of few facts, so that it is soon there: one that is sure of known answers takes a little longer,
-/// because what it leaves to all others must be summed up.
+/// A model that has learned next to nothing, of few facts, so that it is soon there: one that is
+/// sure of known answers takes a little longer, because what it leaves to all others must be summed
+/// up.
 fn some_run(output: OutputKind) -> Run {
     let graph = some_graph(1.0);
     let config = Config { output, epochs: 1, ..Config::default() };

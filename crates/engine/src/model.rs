@@ -266,7 +266,7 @@ pub(crate) struct Scoring {
     objects: Tensor<2>,
     /// The same as they are scored.
     scored: Tensor<2>,
-    /// How many queries at once are scored.
+    /// How products are made where many queries are scored at once.
     pub(crate) products: Products,
 }
 

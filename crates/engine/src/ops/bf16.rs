@@ -14,7 +14,7 @@
 #[cfg_attr(not(target_arch = "x86_64"), path = "bf16/absent.rs")]
 mod unit;
 
-use super::product::{Matrix, Onto, Operand};
+use super::product::{Onto, Operand};
 
 /// Rows of a tile of a left factor, columns of one of a right factor.
 const SIDE: usize = 16;
@@ -83,45 +83,33 @@ pub(crate) struct Right(Packed);
 
 impl Left {
     /// A packed factor.
-    pub(crate) fn of(factor: Operand) -> Self {
+    pub(crate) fn of<'a>(factor: impl Into<Operand<'a>>) -> Self {
         let mut packed = Self::default();
-        match factor {
-            Operand { matrix, transposed: false } => packed.pack(matrix),
-            Operand { matrix, transposed: true } => packed.pack_transposed(matrix),
-        }
+        packed.pack(factor);
         packed
     }
 
-    /// Packs a matrix.
-    pub(crate) fn pack(&mut self, matrix: Matrix) {
-        unit::lines_of_rows(&mut self.0, matrix);
-    }
-
-    /// Packs a matrix as its transpose.
-    pub(crate) fn pack_transposed(&mut self, matrix: Matrix) {
-        unit::lines_of_columns(&mut self.0, matrix);
+    /// Packs a factor in the place of what was packed before.
+    pub(crate) fn pack<'a>(&mut self, factor: impl Into<Operand<'a>>) {
+        let Operand { matrix, transposed } = factor.into();
+        let pack = if transposed { unit::lines_of_columns } else { unit::lines_of_rows };
+        pack(&mut self.0, matrix);
     }
 }
 
 impl Right {
     /// A packed factor.
-    pub(crate) fn of(factor: Operand) -> Self {
+    pub(crate) fn of<'a>(factor: impl Into<Operand<'a>>) -> Self {
         let mut packed = Self::default();
-        match factor {
-            Operand { matrix, transposed: false } => packed.pack(matrix),
-            Operand { matrix, transposed: true } => packed.pack_transposed(matrix),
-        }
+        packed.pack(factor);
         packed
     }
 
-    /// Packs a matrix.
-    pub(crate) fn pack(&mut self, matrix: Matrix) {
-        unit::pairs_of_columns(&mut self.0, matrix);
-    }
-
-    /// Packs a matrix as its transpose.
-    pub(crate) fn pack_transposed(&mut self, matrix: Matrix) {
-        unit::pairs_of_rows(&mut self.0, matrix);
+    /// Packs a factor in the place of what was packed before.
+    pub(crate) fn pack<'a>(&mut self, factor: impl Into<Operand<'a>>) {
+        let Operand { matrix, transposed } = factor.into();
+        let pack = if transposed { unit::pairs_of_rows } else { unit::pairs_of_columns };
+        pack(&mut self.0, matrix);
     }
 }
 
@@ -151,6 +139,7 @@ pub(crate) fn multiply(out: &mut [f32], stride: usize, onto: Onto, left: &Left, 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::ops::product::Matrix;
     use crate::ops::score::tests::draw;
 
     /// Whether there is a unit to test; says so if not.
@@ -177,8 +166,8 @@ pub(super) mod tests {
         }
         ways[0].0.pack(Matrix::rows_of(a, k));
         ways[0].1.pack(Matrix::rows_of(b, n));
-        ways[1].0.pack_transposed(Matrix::rows_of(&transposed(a, k), m));
-        ways[1].1.pack_transposed(Matrix::rows_of(&transposed(b, n), k));
+        ways[1].0.pack(Matrix::rows_of(&transposed(a, k), m).transposed());
+        ways[1].1.pack(Matrix::rows_of(&transposed(b, n), k).transposed());
         ways
     }
 

@@ -289,9 +289,8 @@ impl Scored<'_> {
     fn pack_objects(&mut self) {
         assert_eq!(self.score, PairScore::Dot, "halves of another score");
         let pack = |objects: Range<usize>| {
-            let mut packed = Right::default();
-            packed.pack_transposed(Matrix::rows_of(self.vectors(&objects), self.object_dim));
-            packed
+            let vectors = Matrix::rows_of(self.vectors(&objects), self.object_dim);
+            Right::of(vectors.transposed())
         };
         let tiles: Vec<_> = pieces(0..self.entities, TILE).collect();
         self.packed = tiles.into_par_iter().map(pack).collect();

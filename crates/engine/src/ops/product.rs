@@ -77,19 +77,18 @@ pub(crate) fn peak(dim: usize, products: Products) -> f64 {
     const ROUNDS: usize = 40;
     let contexts: Vec<f32> = (0..TILE * dim).map(|i| (i % 17) as f32).collect();
     let factor = Matrix::rows_of(&contexts, dim);
-    let (mut left, mut right) = (bf16::Left::default(), bf16::Right::default());
-    if products == Products::Halves {
-        left.pack(factor);
-        right.pack_transposed(factor);
-    }
+    let halves = (products == Products::Halves)
+        .then(|| (bf16::Left::of(factor), bf16::Right::of(factor.transposed())));
     let of_one = || {
         let mut out = vec![0.0; TILE * TILE];
         let mut best = f64::INFINITY;
         for _ in 0..ROUNDS {
             let start = Instant::now();
-            match products {
-                Products::Whole => multiply(&mut out, Onto::Replace, factor, factor.transposed()),
-                Products::Halves => bf16::multiply(&mut out, TILE, Onto::Replace, &left, &right),
+            match &halves {
+                Some((left, right)) => {
+                    bf16::multiply(&mut out, TILE, Onto::Replace, left, right);
+                }
+                None => multiply(&mut out, Onto::Replace, factor, factor.transposed()),
             }
             best = best.min(start.elapsed().as_secs_f64());
         }

@@ -40,7 +40,7 @@ impl Contexts {
         let blocks = pieces(0..shape.rows(), shape.block_len());
         let slices = blocks.flat_map(|block| pieces(block, SLICE));
         pack_pieces(&mut self.slices, slices, |packed, rows| {
-            packed.pack_transposed(rows_of(context, &rows, shape.context_dim));
+            packed.pack(rows_of(context, &rows, shape.context_dim).transposed());
         });
     }
 
@@ -103,7 +103,7 @@ impl TilePacks {
     ) {
         let (packed, factor) = &mut self.objects;
         if packed.replace(tile.number) != Some(tile.number) {
-            factor.pack_transposed(objects);
+            factor.pack(objects.transposed());
         }
         let block = &contexts.blocks[tile.rows.start / shape.block_len()];
         bf16::multiply(out, tile.objects.len(), onto, block, factor);
