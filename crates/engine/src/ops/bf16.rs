@@ -202,6 +202,7 @@ pub(super) mod tests {
         }
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn halves_add_up_to_16_bits_and_keep_what_is_not_finite() {
         if !is_there() {

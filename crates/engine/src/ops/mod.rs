@@ -7,6 +7,10 @@
 #![expect(unsafe_code, reason = "SIMD chosen at run time, and gemm's face of pointers")]
 
 mod adam;
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "nothing is packed for no unit")
+)]
 mod bf16;
 mod components;
 mod distance;

@@ -26,6 +26,10 @@ impl<'a> Matrix<'a> {
         Self { values, rows: values.len() / columns, columns, stride: columns }
     }
 
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "read where there is a unit")
+    )]
     pub(super) fn row(&self, number: usize) -> &'a [f32] {
         &self.values[number * self.stride..][..self.columns]
     }
