@@ -27,9 +27,12 @@ const TILE_OBJECTS: usize = 512;
 /// Rows in a tile of logits, at most; 512 × 512 floats fit in a second-level cache.
 const TILE_ROWS: usize = 512;
 
-/// Objects of chunks and tiles, but for the last ones, are a multiple of this: rows of a tile then start
-/// with a line of the cache.
-const EVEN: usize = 32;
+/// A length of chunks and tiles that makes their rows start with a line of the cache; short ones stay,
+/// so that there are enough of them for all threads.
+fn even(len: usize) -> usize {
+    const EVEN: usize = 32;
+    if len < 8 * EVEN { len } else { len.next_multiple_of(EVEN) }
+}
 
 /// Sizes of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +52,7 @@ impl Shape {
     }
 
     pub(super) fn chunk_len(&self) -> usize {
-        self.entities.div_ceil(CHUNKS).next_multiple_of(EVEN)
+        even(self.entities.div_ceil(CHUNKS))
     }
 
     pub(super) fn chunk(&self, number: usize) -> Range<usize> {
@@ -64,7 +67,7 @@ impl Shape {
     /// Tiles of a chunk, of nearly equal width.
     pub(super) fn tile_len(&self) -> usize {
         let tiles = self.chunk_len().div_ceil(TILE_OBJECTS);
-        self.chunk_len().div_ceil(tiles).next_multiple_of(EVEN)
+        even(self.chunk_len().div_ceil(tiles))
     }
 
     /// Rows per block: all components of a query are in one block.
