@@ -48,7 +48,11 @@ fn has_instructions() -> bool {
     const TILES: u32 = 1 << 24;
     const BF16: u32 = 1 << 22;
     let has_leaf = __cpuid(0).eax >= 7;
-    has_leaf && __cpuid_count(7, 0).edx & (TILES | BF16) == TILES | BF16
+    has_leaf
+        && __cpuid_count(7, 0).edx & (TILES | BF16) == TILES | BF16
+        // For packing.
+        && crate::ops::simd::has_avx512()
+        && std::arch::is_x86_feature_detected!("avx512bf16")
 }
 
 /// Asks the system to keep the unit's registers when it changes threads. That is for the whole
