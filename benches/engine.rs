@@ -5,14 +5,15 @@
 
 use std::hint::black_box;
 use std::path::Path;
+use std::sync::Arc;
 
 use divan::Bencher;
+use fullrank_bounds::{Analysis, Side};
 use fullrank_engine::bench::StepBench;
-use fullrank_engine::config::OutputKind;
 use fullrank_engine::evaluate::rank_answers;
-use fullrank_engine::predict::{PredictOptions, predict};
-use fullrank_engine::{Config, EncoderKind, Existing, Run, Signal, TrainingFolder, train};
-use fullrank_graph::bounds::{Analysis, Side};
+use fullrank_engine::predictor::Ask;
+use fullrank_engine::settings::Choice;
+use fullrank_engine::{Config, Device, EncoderKind, Model, OutputKind, Predictor, Trainer, silent};
 use fullrank_graph::generate::{GenerateConfig, generate};
 use fullrank_graph::load::{LoadOptions, load_bytes};
 use fullrank_graph::{Graph, Query, Split};
@@ -58,10 +59,14 @@ const SIZES: [Sizes; 8] = [
 #[divan::bench(args = SIZES, sample_count = 7, sample_size = 1)]
 fn step(bencher: Bencher, sizes: Sizes) {
     let Sizes { encoder, entities, dim, batch, components, answers } = sizes;
-    let output = if components == 0 { OutputKind::Softmax } else { OutputKind::Mixture };
-    let components = components.max(1);
-    let config =
-        Config { encoder, dim, batch, output, components, exact: true, ..Config::default() };
+    let output = match components {
+        0 => "output = \"softmax\"".to_owned(),
+        _ => format!("output = \"mixture\"\ncomponents = {components}"),
+    };
+    let encoder = encoder.name();
+    let settings =
+        format!("encoder = \"{encoder}\"\ndim = {dim}\nbatch = {batch}\nexact = true\n{output}");
+    let config = Config::parse(&settings).expect("settings that can train");
     let mut bench = StepBench::new(&config, entities, 474, answers);
     // The first one makes room.
     bench.step();
@@ -92,9 +97,9 @@ fn inspect(bencher: Bencher) {
 
 #[divan::bench(args = [OutputKind::Softmax, OutputKind::Mixture], sample_count = 7, sample_size = 1)]
 fn rank(bencher: Bencher, output: OutputKind) {
-    let run = some_run(output);
+    let model = some_model(output);
     bencher.bench(|| {
-        rank_answers(&run.graph, Split::Test, &run, &mut |_, _| Signal::Continue)
+        rank_answers(model.graph(), Split::Test, &model, &mut silent())
             .expect("a model whose loss was finite")
     });
 }
@@ -102,15 +107,13 @@ fn rank(bencher: Bencher, output: OutputKind) {
 /// The ten best answers to one query.
 #[divan::bench(args = [OutputKind::Softmax, OutputKind::Mixture], sample_count = 200, sample_size = 1)]
 fn query(bencher: Bencher, output: OutputKind) {
-    let run = some_run(output);
-    let answers = run.graph.answers();
+    let predictor = Predictor::new(some_model(output));
+    let answers = predictor.model().graph().answers();
     let queries: Vec<Query> = (0..answers.n_queries()).map(|i| answers.query(i)).collect();
     let mut next = queries.iter().cycle();
-    let options = PredictOptions::default();
     bencher.bench_local(|| {
         let query = next.next().expect("a cycle has no end");
-        predict(&run.graph, black_box(&run), std::slice::from_ref(query), &options)
-            .expect("a model whose loss was finite")
+        black_box(&predictor).answer(&[Ask::new(*query)]).expect("a model whose loss was finite")
     });
 }
 
@@ -128,12 +131,11 @@ fn some_graph(mean_degree: f64) -> Graph {
 /// A model that has learned next to nothing, of few facts, so that it is soon there: one that is
 /// sure of known answers takes a little longer, because what it leaves to all others must be summed
 /// up.
-fn some_run(output: OutputKind) -> Run {
-    let graph = some_graph(1.0);
-    let config = Config { output, epochs: 1, ..Config::default() };
-    let folder = tempfile::tempdir().expect("room for a run");
-    let mut training =
-        TrainingFolder::create(folder.path(), &graph, &config, Existing::Replace).expect("room");
-    train(&graph, &config, &mut training, &mut |_| Signal::Continue).expect("a finite loss");
-    Run::open(folder.path()).expect("it was just written")
+fn some_model(output: OutputKind) -> Model {
+    let graph = Arc::new(some_graph(1.0));
+    let settings = format!("output = \"{}\"\nepochs = 1", output.name());
+    let config = Config::parse(&settings).expect("settings that can train");
+    let mut trainer = Trainer::new(graph, config, Device::Cpu).expect("a config that fits");
+    trainer.train(&mut silent()).expect("a finite loss");
+    trainer.into_model()
 }

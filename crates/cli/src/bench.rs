@@ -1,4 +1,4 @@
-//! How long does it take?
+//! `fullrank bench`: how long does each part take?
 
 mod gradient;
 mod kernels;
@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand, ValueHint};
 use fullrank_engine::evaluate::rank_answers;
-use fullrank_engine::predict::PredictOptions;
-use fullrank_engine::{Run, Signal};
+use fullrank_engine::predictor::Ask;
+use fullrank_engine::{Device, Predictor, Run, silent};
 use fullrank_graph::Query;
 use serde::Serialize;
 
@@ -118,13 +118,13 @@ struct EvaluateTiming {
 }
 
 fn evaluate(arguments: &EvaluateArguments) -> anyhow::Result<()> {
-    let run = Run::open(&arguments.run)?;
+    let run = Run::open(&arguments.run, Device::default())?;
     let mut seconds = Vec::new();
     let mut n_ranks = 0;
     for _ in 0..arguments.repeats {
         let start = Instant::now();
-        let ranks =
-            rank_answers(&run.graph, arguments.split.into(), &run, &mut |_, _| Signal::Continue)?;
+        let split = arguments.split.into();
+        let ranks = rank_answers(run.model.graph(), split, &run.model, &mut silent())?;
         n_ranks = ranks.len();
         seconds.push(start.elapsed().as_secs_f64());
     }
@@ -168,20 +168,18 @@ struct PredictTiming {
 }
 
 fn predict(arguments: &PredictArguments) -> anyhow::Result<()> {
-    let run = Run::open(&arguments.run)?;
-    let answers = run.graph.answers();
+    let predictor = Predictor::new(Run::open(&arguments.run, Device::default())?.model);
+    let graph = predictor.model().graph();
+    let answers = graph.answers();
     // Evenly over all queries of the graph, so that none is asked twice.
     let n_queries = (arguments.queries as usize).min(answers.n_queries());
     let number = |i: usize| i * answers.n_queries() / n_queries;
     let queries: Vec<Query> = (0..n_queries).map(|i| answers.query(number(i))).collect();
-    let options = PredictOptions {
-        k: arguments.k as usize,
-        temperature: run.temperature.unwrap_or(1.0),
-        ..PredictOptions::default()
-    };
     let ask = |queries: &[Query]| -> anyhow::Result<f64> {
+        let k = arguments.k as usize;
+        let asks: Vec<Ask> = queries.iter().map(|query| Ask { k, ..Ask::new(*query) }).collect();
         let start = Instant::now();
-        fullrank_engine::predict::predict(&run.graph, &run, queries, &options)?;
+        predictor.answer(&asks)?;
         Ok(start.elapsed().as_secs_f64())
     };
     for query in queries.iter().take(WARM_UP as usize) {
@@ -192,7 +190,7 @@ fn predict(arguments: &PredictArguments) -> anyhow::Result<()> {
     let timing = PredictTiming {
         system: format!("fullrank {}", env!("CARGO_PKG_VERSION")),
         threads: rayon::current_num_threads(),
-        entities: run.graph.entities().len(),
+        entities: graph.entities().len(),
         queries: n_queries,
         p50_seconds: p50,
         p99_seconds: p99,

@@ -1,32 +1,33 @@
-//! The main job with no data and no options: three output layers of the same small dimension, side
-//! by side on a synthetic graph.
+//! `fullrank demo`: three output layers of the same small dimension, side by side on a synthetic graph.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueHint};
-use fullrank_engine::evaluate::{Metrics, metrics, rank_answers};
-use fullrank_engine::predict::{PredictOptions, predict};
+use fullrank_bounds::{Bounds, crowded_share};
+use fullrank_engine::metrics::Metrics;
+use fullrank_engine::predictor::Ask;
 use fullrank_engine::{
-    Error, Event, Existing, RawConfig, Run, TrainingFolder, epochs, forecast, train,
+    Device, Error, Event, Existing, RawConfig, Run, TrainingFolder, epochs, forecast, silent,
 };
-use fullrank_graph::bounds::{Bounds, crowded_share};
 use fullrank_graph::generate::{GenerateConfig, generate};
 use fullrank_graph::statistics::both_degrees;
 use fullrank_graph::{Graph, Query, Split};
+use fullrank_report::{DemoReport, Group, example_queries};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
 use crate::memory::check_memory;
-use crate::output::{check_free, count, say, show, show_json, table, write_file};
-use crate::predict::probability;
-use crate::report::{DemoReport, Group, example_queries};
+use crate::output::{
+    check_free, count, mean_and_deviation, probability, say, show, show_json, table, write_file,
+};
+use crate::provenance::provenance;
 use crate::stop::{signal, stop_flag};
-use crate::train::spread;
 
 /// See what the rank bottleneck costs, on a graph made for it
 ///
@@ -130,12 +131,12 @@ struct Outcome {
 impl Outcome {
     /// Mean and standard deviation over the seeds.
     fn spread(&self, value: fn(&Metrics) -> f64) -> (f64, f64) {
-        spread(&self.test.iter().map(value).collect::<Vec<_>>())
+        mean_and_deviation(&self.test.iter().map(value).collect::<Vec<_>>())
     }
 
     /// The run that is best on validation.
     fn best(&self) -> &Run {
-        let valid_mrr = |run: &&Run| run.best.valid_mrr.unwrap_or(0.0);
+        let valid_mrr = |run: &&Run| run.trained.best.valid_mrr.unwrap_or(0.0);
         let best = self.runs.iter().max_by(|a, b| valid_mrr(a).total_cmp(&valid_mrr(b)));
         best.expect("there are several seeds")
     }
@@ -148,7 +149,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
         // What is there is not of an earlier demo.
         check_free(&arguments.out.join(REPORT))?;
     }
-    let graph = generate(GenerateConfig::default())?;
+    let graph = Arc::new(generate(GenerateConfig::default())?);
     let stop = stop_flag()?;
     let bar = progress_bar();
     let mut outcomes = Vec::new();
@@ -171,23 +172,23 @@ fn progress_bar() -> ProgressBar {
 fn settings(layer: &Layer, seed: u64) -> RawConfig {
     let mut settings = RawConfig::default();
     for (name, value) in SETTINGS {
-        settings.add_option(name, value);
+        settings.add(name, &format!("--{name}"), value);
     }
-    settings.add_option("epochs", &EPOCHS.to_string());
-    settings.add_option("patience", &EPOCHS.to_string());
-    settings.add_option("output", layer.output);
+    settings.add("epochs", "--epochs", &EPOCHS.to_string());
+    settings.add("patience", "--patience", &EPOCHS.to_string());
+    settings.add("output", "--output", layer.output);
     if let Some(components) = layer.components {
-        settings.add_option("components", &components.to_string());
-        settings.add_option("projection_dropout", "0");
+        settings.add("components", "--components", &components.to_string());
+        settings.add("projection_dropout", "--projection-dropout", "0");
     }
-    settings.add_option("learning_rate", &layer.learning_rate.to_string());
-    settings.add_option("seed", &seed.to_string());
+    settings.add("learning_rate", "--learning-rate", &layer.learning_rate.to_string());
+    settings.add("seed", "--seed", &seed.to_string());
     settings
 }
 
 fn train_layer(
     arguments: &DemoArguments,
-    graph: &Graph,
+    graph: &Arc<Graph>,
     layer: &'static Layer,
     stop: &AtomicBool,
     bar: &ProgressBar,
@@ -206,7 +207,8 @@ fn train_layer(
         check_memory(forecast(&config, graph))?;
         let (before, _) = folder.progress();
         bar.inc(before as u64);
-        let trained = train(graph, &config, &mut folder, &mut |event| {
+        folder.note(provenance())?;
+        let trained = folder.train(Arc::clone(graph), config, Device::default(), &mut |event| {
             if let Event::Epoch(_) = event {
                 bar.inc(1);
             }
@@ -214,9 +216,9 @@ fn train_layer(
         });
         drop(folder);
         trained.map_err(|error| interrupted(error, arguments.force))?;
-        let run = Run::open(&out)?;
-        let ranks = rank_answers(graph, Split::Test, &run, &mut |_, _| signal(stop));
-        let test = metrics(&ranks.map_err(|error| interrupted(error, arguments.force))?);
+        let run = Run::open(&out, Device::default())?;
+        let test = run.model.evaluate(Split::Test, &mut |_| signal(stop));
+        let test = test.map_err(|error| interrupted(error, arguments.force))?;
         let test = test.context("the synthetic graph has test triples")?;
         let (name, mrr, nll) = (layer.name, test.realistic.mrr, nll(&test));
         bar.suspend(|| say(&format!("{name}, seed {seed}: test MRR {mrr:.4}, NLL {nll:.3}")));
@@ -271,7 +273,7 @@ fn cells(outcome: &Outcome) -> Vec<String> {
         cell(mrr, 4),
         cell(|metrics| metrics.realistic.hits_at_10, 4),
         cell(nll, 3),
-        count(outcome.runs[0].parameters),
+        count(outcome.runs[0].model.n_parameters()),
         outcome.layer.learning_rate.to_string(),
     ]
 }
@@ -296,12 +298,12 @@ fn verdict(outcomes: &[Outcome]) -> String {
 }
 
 fn method(graph: &Graph, outcomes: &[Outcome]) -> String {
-    let updates = count(outcomes[0].runs[0].updates as usize);
+    let updates = count(outcomes[0].runs[0].trained.updates as usize);
     format!(
         "All have DistMult as their encoder, d = {}, {SEEDS} seeds and {updates} updates in {EPOCHS} \
          epochs over {} training triples; the learning rate is the best of six for each on \
          validation, and the epoch that is best on validation is kept.",
-        outcomes[0].runs[0].config.dim,
+        outcomes[0].runs[0].model.config().dim(),
         count(graph.triples(Split::Train).len()),
     )
 }
@@ -326,7 +328,7 @@ fn write_report(
         groups: &groups,
         verdict: verdict(outcomes),
         method: method(graph, outcomes),
-        run: outcomes[outcomes.len() - 1].best(),
+        model: &outcomes[outcomes.len() - 1].best().model,
     };
     let path = arguments.out.join(REPORT);
     write_file(&path, Existing::Replace, report.to_html()?.as_bytes())?;
@@ -334,7 +336,7 @@ fn write_report(
 }
 
 fn summary(graph: &Graph, outcomes: &[Outcome], report: PathBuf, start: Instant) -> Summary {
-    let dim = outcomes[0].runs[0].config.dim;
+    let dim = outcomes[0].runs[0].model.config().dim();
     Summary {
         report,
         dim,
@@ -348,8 +350,8 @@ fn summary(graph: &Graph, outcomes: &[Outcome], report: PathBuf, start: Instant)
             .map(|outcome| LayerSummary {
                 name: outcome.layer.name,
                 learning_rate: outcome.layer.learning_rate,
-                parameters: outcome.runs[0].parameters,
-                updates: outcome.runs[0].updates,
+                parameters: outcome.runs[0].model.n_parameters(),
+                updates: outcome.runs[0].trained.updates,
                 test: outcome.test.clone(),
             })
             .collect(),
@@ -392,18 +394,20 @@ fn text(graph: &Graph, outcomes: &[Outcome], summary: &Summary) -> anyhow::Resul
 
 /// What the best mixture answers to two queries.
 fn sample(run: &Run) -> anyhow::Result<String> {
-    let graph = &run.graph;
+    let graph = run.model.graph();
     let is_forward = |query: &Query| !graph.is_inverse(query.relation);
     let queries: Vec<Query> =
         example_queries(graph).into_iter().filter(is_forward).take(2).collect();
-    let options = PredictOptions { k: 5, ..PredictOptions::default() };
+    let asks: Vec<Ask> = queries.iter().map(|query| Ask { k: 5, ..Ask::new(*query) }).collect();
+    let answered = run.model.answer(&asks, &mut silent())?;
     let mut text =
         "New facts that the mixture of four holds most likely (a name begins with its type):\n"
             .to_owned();
-    for (query, answers) in queries.iter().zip(predict(graph, run, &queries, &options)?) {
+    for (query, answered) in queries.iter().zip(answered) {
         let subject = graph.entities().name(query.subject.0);
         let relation = graph.relations().name(query.relation.0);
-        let answers: Vec<String> = answers
+        let answers: Vec<String> = answered
+            .answers
             .iter()
             .map(|answer| {
                 let name = graph.entities().name(answer.object.0);

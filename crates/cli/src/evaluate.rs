@@ -1,4 +1,4 @@
-//! Ranks the held-out answers of a run, or classifies triples by it, and shows how well it does.
+//! `fullrank evaluate`: ranks the held-out answers of a run, or classifies triples by it.
 
 mod signs;
 
@@ -8,12 +8,14 @@ use std::sync::atomic::AtomicBool;
 use anyhow::bail;
 use clap::{Args, ValueEnum, ValueHint};
 use fullrank_engine::evaluate::{
-    AnswerRank, Breakdown, Calibration, Metrics, break_down, calibrate, fit_temperature, metrics,
-    rank_answers, rank_candidates, without_unseen,
+    Breakdown, Calibration, break_down, calibrate, fit_temperature, rank_answers, rank_candidates,
+    without_unseen,
 };
-use fullrank_engine::{Error, Meaning, Run, Signal};
+use fullrank_engine::metrics::{AnswerRank, Metrics, metrics};
+use fullrank_engine::{Error, Event, ProbabilityKind, Run, Signal};
 use fullrank_graph::Split;
 use fullrank_graph::load::load_candidates;
+use fullrank_report::{METRICS_HEADER, metrics_row};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -21,7 +23,7 @@ use crate::Interrupted;
 use crate::open::open_run;
 use crate::output::{count, say, show, show_json, table, wrong_usage};
 use crate::stop::{signal, stop_flag};
-use crate::train::{METRICS_HEADER, metrics_row, model_line, say_untrained};
+use crate::train::{model_line, say_untrained};
 use signs::{signs, signs_text};
 
 /// Rank the held-out answers of a run
@@ -119,7 +121,7 @@ impl From<BreakdownArgument> for Breakdown {
 struct Report {
     run: PathBuf,
     split: String,
-    meaning: Meaning,
+    meaning: ProbabilityKind,
     #[serde(flatten)]
     metrics: Metrics,
     /// Without triples that speak of what training does not.
@@ -146,13 +148,13 @@ pub(crate) fn run(arguments: &EvaluateArguments) -> anyhow::Result<()> {
         wrong_usage(format!("{option} is for ranks; expected it without --task signs"));
     }
     let run = open_run(&arguments.run)?;
-    say_untrained(&run.config);
+    say_untrained(run.model.config());
     let stop = stop_flag()?;
     let interrupted = |error: anyhow::Error| match error.downcast_ref::<Error>() {
         Some(Error::Interrupted) => Interrupted.into(),
         _ => error,
     };
-    let model = || model_line(&run.config) + "\n";
+    let model = || model_line(run.model.config()) + "\n";
     match arguments.task {
         TaskArgument::Ranks => {
             let report = evaluate(arguments, &run, &stop).map_err(interrupted)?;
@@ -188,9 +190,9 @@ fn evaluate(arguments: &EvaluateArguments, run: &Run, stop: &AtomicBool) -> anyh
             arguments.run.display()
         );
     };
-    let seen = without_unseen(&run.graph, &ranks);
+    let seen = without_unseen(run.model.graph(), &ranks);
     let by = arguments.by.map(|by| {
-        let parts = break_down(&run.graph, &ranks, by.into());
+        let parts = break_down(run.model.graph(), &ranks, by.into());
         parts.into_iter().map(|(name, metrics)| Part { name, metrics }).collect()
     });
     let calibration = match arguments.calibration {
@@ -200,12 +202,12 @@ fn evaluate(arguments: &EvaluateArguments, run: &Run, stop: &AtomicBool) -> anyh
     Ok(Report {
         run: arguments.run.clone(),
         split: split.to_string(),
-        meaning: run.config.output.meaning(),
+        meaning: run.model.config().probability(),
         metrics: all,
         without_unseen: metrics(seen),
-        parameters: run.parameters,
-        epoch: run.best.epoch,
-        updates: run.updates,
+        parameters: run.model.n_parameters(),
+        epoch: run.trained.best.epoch,
+        updates: run.trained.updates,
         finished: run.is_finished,
         by,
         calibration,
@@ -219,18 +221,18 @@ fn rank(
     stop: &AtomicBool,
 ) -> anyhow::Result<Vec<AnswerRank>> {
     let bar = progress_bar("ranking");
-    let mut progress = |done, total| show_progress(&bar, stop, done, total);
+    let mut progress = |event: Event| show_progress(&bar, stop, &event);
     let ranks = match &arguments.candidates {
-        None => rank_answers(&run.graph, split, run, &mut progress),
+        None => rank_answers(run.model.graph(), split, &run.model, &mut progress),
         Some(folder) => {
-            let Some(candidates) = load_candidates(folder, &run.graph, split)? else {
+            let Some(candidates) = load_candidates(folder, run.model.graph(), split)? else {
                 bail!(
                     "{}: expected {split}_negative_subjects.npy and {split}_negative_objects.npy\n\n\
                      Name the folder that has them; docs/data.md says what they hold.",
                     folder.display()
                 );
             };
-            rank_candidates(&run.graph, split, &candidates, run, &mut progress)
+            rank_candidates(run.model.graph(), split, &candidates, &run.model, &mut progress)
         }
     };
     bar.finish_and_clear();
@@ -240,15 +242,17 @@ fn rank(
 /// As the model gives them, and at the temperature that fits validation best.
 fn calibration(run: &Run, split: Split, stop: &AtomicBool) -> anyhow::Result<Vec<Calibration>> {
     let bar = progress_bar("calibrating");
-    let mut progress = |done, total| show_progress(&bar, stop, done, total);
-    let mut all = vec![calibrate(&run.graph, split, run, 1.0, &mut progress)?];
-    let fitted = match run.temperature {
+    let mut progress = |event: Event| show_progress(&bar, stop, &event);
+    let mut all = vec![calibrate(run.model.graph(), split, &run.model, 1.0, &mut progress)?];
+    let fitted = match run.model.temperature() {
         Some(fitted) => Some(fitted),
-        None => fit_temperature(&run.graph, Split::Valid, run, &mut progress)?,
+        None => fit_temperature(run.model.graph(), Split::Valid, &run.model, &mut progress)?,
     };
     match fitted {
-        Some(fitted) => all.push(calibrate(&run.graph, split, run, fitted, &mut progress)?),
-        None if run.config.output.meaning() == Meaning::Holds => {}
+        Some(fitted) => {
+            all.push(calibrate(run.model.graph(), split, &run.model, fitted, &mut progress)?)
+        }
+        None if run.model.config().probability() == ProbabilityKind::Bernoulli => {}
         None => say("note: there are too few valid triples to fit a temperature on"),
     }
     bar.finish_and_clear();
@@ -261,14 +265,17 @@ pub(crate) fn progress_bar(message: &'static str) -> ProgressBar {
     ProgressBar::new(0).with_style(style).with_message(message)
 }
 
-pub(crate) fn show_progress(
-    bar: &ProgressBar,
-    stop: &AtomicBool,
-    done: usize,
-    total: usize,
-) -> Signal {
-    bar.set_length(total as u64);
-    bar.set_position(done as u64);
+pub(crate) fn show_progress(bar: &ProgressBar, stop: &AtomicBool, event: &Event) -> Signal {
+    match event {
+        Event::Scoring { done, total } => {
+            bar.set_length(*total as u64);
+            bar.set_position(*done as u64);
+        }
+        Event::Solving { side } => {
+            bar.println(format!("eigenvalues of {side} × {side} numbers …"));
+        }
+        _ => {}
+    }
     signal(stop)
 }
 
@@ -308,10 +315,10 @@ fn text(report: &Report) -> String {
     text
 }
 
-fn calibration_text(calibration: &Calibration, meaning: Meaning) -> String {
+fn calibration_text(calibration: &Calibration, meaning: ProbabilityKind) -> String {
     let counted = match meaning {
-        Meaning::Share => "triples",
-        Meaning::Holds => "queries",
+        ProbabilityKind::Categorical => "triples",
+        ProbabilityKind::Bernoulli => "queries",
     };
     let reliability = &calibration.top_answer;
     let rows = reliability.bins.iter().map(|bin| {

@@ -1,4 +1,4 @@
-//! Writes embeddings and names for other programs.
+//! `fullrank export`: writes embeddings and names for other programs.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -68,11 +68,12 @@ pub(crate) fn run(arguments: &ExportArguments) -> anyhow::Result<()> {
     // First what can fail, so that an earlier export is not lost to a misspelt run.
     let run = open_run(&arguments.run)?;
     make_room(arguments)?;
-    let (entities, relations) = (entity_names(&run.graph), relation_names(&run.graph));
+    let (entities, relations) =
+        (entity_names(run.model.graph()), relation_names(run.model.graph()));
     let mut folder = Folder { path: &arguments.out, written: Vec::new() };
     folder.write("entities.tsv", &[entities.len()], list(&entities).as_bytes())?;
     folder.write("relations.tsv", &[relations.len()], list(&relations).as_bytes())?;
-    let tables = run.tables();
+    let tables = run.model.tables();
     for table in &tables {
         let names = match table.rows {
             TableRows::Entities => Some(&entities),

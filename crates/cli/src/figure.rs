@@ -1,17 +1,18 @@
-//! Draws the paper's pictures, with numbers from the engine's own modules.
-
-mod mixtures;
-mod one_dimension;
-mod polynomial;
-mod svg;
+//! `fullrank figure`: writes the paper's pictures.
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum, ValueHint};
+use fullrank_engine::answers::QueryNames;
+use fullrank_engine::names::{find_entity, find_relation};
+use fullrank_graph::{Graph, Query};
+use fullrank_report::figure;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use crate::input::InputArguments;
 use crate::output::{check_free, existing, say, show, show_json, table, write_file, wrong_usage};
-use polynomial::QueryArguments;
 
 /// Draw one of the paper's pictures as SVG
 ///
@@ -46,6 +47,33 @@ pub(crate) struct FigureArguments {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// A query of a graph.
+#[derive(Args, Debug)]
+struct QueryArguments {
+    /// For `polynomial`: a folder with train, valid and test, or one file
+    #[arg(long, value_name = "DATA", value_hint = ValueHint::AnyPath)]
+    data: Option<PathBuf>,
+
+    /// For `polynomial`: ask for the objects of this subject
+    #[arg(long, value_name = "NAME", conflicts_with = "object")]
+    subject: Option<String>,
+
+    /// For `polynomial`: the relation
+    #[arg(long, value_name = "NAME")]
+    relation: Option<String>,
+
+    /// For `polynomial`: ask for the subjects of this object
+    #[arg(long, value_name = "NAME")]
+    object: Option<String>,
+}
+
+impl QueryArguments {
+    fn is_empty(&self) -> bool {
+        let names = [&self.subject, &self.relation, &self.object];
+        self.data.is_none() && names.iter().all(|name| name.is_none())
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,19 +123,50 @@ pub(crate) fn run(arguments: &FigureArguments) -> anyhow::Result<()> {
         wrong_usage("only `figure polynomial` is about a graph; expected no --data");
     }
     let picture = match figure {
-        Figure::Rankings => one_dimension::rankings(),
-        Figure::Distributions => one_dimension::distributions(),
-        Figure::Mixtures => mixtures::distributions(),
-        Figure::LogRatios => mixtures::log_ratios(),
-        Figure::Polynomial => polynomial::draw(&arguments.query)?,
+        Figure::Rankings => figure::rankings(),
+        Figure::Distributions => figure::distributions(),
+        Figure::Mixtures => figure::mixture_distributions(),
+        Figure::LogRatios => figure::log_ratios(),
+        Figure::Polynomial => polynomial(&arguments.query)?,
     };
-    write_file(out, existing(arguments.force), picture.finish().as_bytes())?;
+    write_file(out, existing(arguments.force), picture.as_bytes())?;
     match arguments.json {
         true => show_json(&Written { figure: figure.entry(), file: out.clone() }),
         false => {
             say(&format!("written: {}", out.display()));
             Ok(())
         }
+    }
+}
+
+fn polynomial(arguments: &QueryArguments) -> anyhow::Result<String> {
+    let (Some(data), Some(relation)) = (&arguments.data, &arguments.relation) else {
+        wrong_usage("`figure polynomial` needs --data, --relation, and --subject or --object");
+    };
+    let input = InputArguments::of_path(data.clone());
+    let loaded = input.load()?;
+    input.say_notes(&loaded);
+    let query = find_query(&loaded.graph, arguments, relation)?;
+    let style = ProgressStyle::with_template("order {bar:30} {pos}/{len}, {eta} left")
+        .expect("the template is well formed");
+    let bar = ProgressBar::new(figure::POLYNOMIAL_STEPS as u64).with_style(style);
+    let picture = figure::polynomial(&loaded.graph, query, &mut || bar.inc(1));
+    bar.finish_and_clear();
+    let Some(picture) = picture else {
+        let names = QueryNames::of(&loaded.graph, query);
+        bail!("{names}: the graph has no answer to this query");
+    };
+    Ok(picture)
+}
+
+fn find_query(graph: &Graph, arguments: &QueryArguments, relation: &str) -> anyhow::Result<Query> {
+    let relation = find_relation(graph, relation)?;
+    match (&arguments.subject, &arguments.object) {
+        (Some(subject), _) => Ok(Query { subject: find_entity(graph, subject)?, relation }),
+        (_, Some(object)) => {
+            Ok(Query { subject: find_entity(graph, object)?, relation: graph.inverse(relation) })
+        }
+        _ => wrong_usage("`figure polynomial` needs --subject or --object"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Writes a synthetic graph to disk.
+//! `fullrank generate`: writes a synthetic graph to disk.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};

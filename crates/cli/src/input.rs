@@ -1,4 +1,4 @@
-//! Which graph does a command work on?
+//! Input: which graph does a command work on?
 //!
 //! The arguments that say how to read it are the same for every command.
 

@@ -1,26 +1,24 @@
-//! What kind of graph is this, and how large must the dimension be for it?
+//! `fullrank inspect`: what kind of graph is this, and how large must the dimension be for it?
 
-mod dimension;
 mod text;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
+use anyhow::Context;
 use clap::{Args, ValueEnum, ValueHint};
-use fullrank_graph::bounds;
 use fullrank_graph::load::{self, Loaded};
 use fullrank_graph::statistics::{
     self, Degrees, Leakage, Likeness, NEARLY, RelationClass, RelationProfile, Unseen,
 };
 use fullrank_graph::{Graph, Split};
+use fullrank_report::InspectPage;
+use fullrank_report::dimension::{AtDim, SideReport, both_sides, both_sides_steps};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::input::InputArguments;
 use crate::output::{check_free, existing, show, show_json, write_file};
-use crate::report::inspect_page;
-pub(crate) use dimension::{
-    AtDim, BOUNDS_HEADER, SideReport, both_sides, bounds_rows, degree_points, reasons,
-};
 
 /// Show counts, degrees, relation classes, test leakage and dimension bounds of a graph
 ///
@@ -77,11 +75,11 @@ enum Effort {
 }
 
 impl Effort {
-    fn of_bounds(self) -> Option<bounds::Effort> {
+    fn of_bounds(self) -> Option<fullrank_bounds::Effort> {
         match self {
             Self::Low => None,
-            Self::Normal => Some(bounds::Effort::NORMAL),
-            Self::High => Some(bounds::Effort::HIGH),
+            Self::Normal => Some(fullrank_bounds::Effort::NORMAL),
+            Self::High => Some(fullrank_bounds::Effort::HIGH),
         }
     }
 }
@@ -96,16 +94,22 @@ pub(crate) fn run(arguments: &InspectArguments) -> anyhow::Result<()> {
     let candidates = candidates(arguments, &loaded.graph)?;
     let report = Report::of(&loaded, candidates, arguments, start)?;
     if let Some(html) = &arguments.html {
-        let page = inspect_page(&loaded.graph, &report);
-        write_file(html, existing(arguments.force), page.as_bytes())?;
+        let page = InspectPage {
+            graph: &loaded.graph,
+            data: &report.data,
+            bounds: &report.bounds,
+            bounds_forward: &report.bounds_forward,
+            at_dim: report.at_dim.as_ref(),
+        };
+        write_file(html, existing(arguments.force), page.to_html().as_bytes())?;
     }
     if arguments.json { show_json(&report) } else { show(&report.to_text()) }
 }
 
 /// What is shown. The names are those of the JSON document.
 #[derive(Serialize)]
-pub(crate) struct Report {
-    pub(crate) data: Vec<String>,
+struct Report {
+    data: Vec<String>,
     entities: usize,
     relations: usize,
     triples: usize,
@@ -119,10 +123,10 @@ pub(crate) struct Report {
     relation_classes: Vec<ClassRow>,
     unseen: Unseen,
     leakage: LeakageReport,
-    pub(crate) bounds: SideReport,
-    pub(crate) bounds_forward: SideReport,
+    bounds: SideReport,
+    bounds_forward: SideReport,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) at_dim: Option<AtDim>,
+    at_dim: Option<AtDim>,
     seconds: f64,
 }
 
@@ -210,6 +214,20 @@ fn candidates(arguments: &InspectArguments, graph: &Graph) -> anyhow::Result<Can
     Ok(Candidates { valid: width(Split::Valid)?, test: width(Split::Test)? })
 }
 
+/// The bounds with inverse relations, and without.
+fn bounds(
+    graph: &Graph,
+    effort: Option<fullrank_bounds::Effort>,
+    verifies: bool,
+) -> anyhow::Result<[SideReport; 2]> {
+    let style = ProgressStyle::with_template("bounds {bar:30} {pos}/{len}, {eta} left")
+        .expect("the template is well formed");
+    let bar = ProgressBar::new(both_sides_steps(effort) as u64).with_style(style);
+    let sides = both_sides(graph, effort, verifies, &|| bar.inc(1));
+    bar.finish_and_clear();
+    sides.context("the decomposition does not give the signs of the graph")
+}
+
 impl Report {
     fn of(
         loaded: &Loaded,
@@ -224,7 +242,7 @@ impl Report {
             both: statistics::both_degrees(graph),
         };
         let effort = arguments.effort.of_bounds();
-        let [bounds, bounds_forward] = both_sides(graph, effort, arguments.verify)?;
+        let [bounds, bounds_forward] = bounds(graph, effort, arguments.verify)?;
         let at_dim = arguments.dim.map(|dim| AtDim::of(graph, &bounds.analysis, dim as usize));
         let relation_classes = class_rows(graph, &statistics::relation_profiles(graph));
         Ok(Self {

@@ -3,7 +3,6 @@
 //! Parses arguments, runs one command and turns its outcome into an exit code:
 //! 0 done, 1 failed, 2 wrong usage, 130 interrupted. The work itself is done by the libraries.
 
-mod advise;
 mod bench;
 mod demo;
 mod evaluate;
@@ -17,7 +16,7 @@ mod models;
 mod open;
 mod output;
 mod predict;
-mod report;
+mod provenance;
 mod settings;
 mod shell;
 mod spectrum;

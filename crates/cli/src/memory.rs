@@ -1,4 +1,4 @@
-//! How much memory is there, and how much is used?
+//! Memory: how much is there, and how much is used?
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Lists what models are made of: encoders, scores and output layers.
+//! `fullrank models`: lists what models are made of: encoders, scores and output layers.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What the user sees: tables and JSON on standard output, everything else on standard error.
+//! Output: tables and JSON on standard output, everything else on standard error.
 //!
 //! Names come from files that anyone may have written, so nothing is shown with control
 //! characters in it: they could move the cursor or change the terminal's title.
@@ -12,6 +12,8 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 use comfy_table::{Cell, CellAlignment, Row, Table, presets};
 use fullrank_engine::Existing;
+pub(crate) use fullrank_engine::names::printable;
+pub(crate) use fullrank_report::numbers::{cell, count, counted, mean_and_deviation, probability};
 use serde::Serialize;
 
 /// Prints a result for people.
@@ -187,51 +189,9 @@ pub(crate) fn escaped_tsv(name: &str) -> String {
     name.replace('\n', "\\n").replace('\r', "\\r")
 }
 
-/// A name with its control characters spelt out.
-pub(crate) fn printable(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for character in name.chars() {
-        if is_hostile(character) {
-            let _ = write!(text, "{}", character.escape_default());
-        } else {
-            text.push(character);
-        }
-    }
-    text
-}
-
 /// Several lines, each printable.
 fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
-}
-
-/// Control characters, invisible ones, and those that reverse the direction of what follows.
-fn is_hostile(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
-}
-
-/// A number with commas between thousands.
-pub(crate) fn count(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A number of things: `1 triple`, `2,000 triples`, `3 entities`.
-pub(crate) fn counted(number: usize, thing: &str) -> String {
-    let number_text = count(number);
-    match thing.strip_suffix('y') {
-        _ if number == 1 => format!("{number_text} {thing}"),
-        Some(stem) => format!("{number_text} {stem}ies"),
-        None => format!("{number_text} {thing}s"),
-    }
 }
 
 /// A table without lines: text to the left, numbers to the right.
@@ -261,22 +221,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_separated() {
-        assert_eq!(
-            [0, 12, 999, 1000, 1_234_567].map(count),
-            ["0", "12", "999", "1,000", "1,234,567"]
-        );
-    }
-
-    #[test]
     fn fields_are_quoted_or_escaped() {
         let rows = [vec!["a,b".to_owned(), "say \"x\"".to_owned(), "tab\there\\".to_owned()]];
         assert_eq!(delimited(',', &rows), "\"a,b\",\"say \"\"x\"\"\",tab\there\\\n");
         assert_eq!(delimited('\t', &rows), "a,b\tsay \"x\"\ttab\\there\\\n");
-    }
-
-    #[test]
-    fn names_cannot_steer_the_terminal() {
-        assert_eq!(printable("a\u{1b}[2J\tb\u{202e}ü"), "a\\u{1b}[2J\\tb\\u{202e}ü");
     }
 }

@@ -1,27 +1,28 @@
-//! Answers queries with a trained model.
+//! `fullrank predict`: answers queries with a trained model.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 use anyhow::bail;
 use clap::{ArgGroup, Args, ValueHint};
-use fullrank_engine::predict::{
-    Answer, Known, PredictOptions, TripleScore, known_answers, predict, score_triples,
-};
-use fullrank_engine::{Meaning, Run, Signal};
+use fullrank_engine::answers::{Prediction, QueryNames, ScoredTriple};
+use fullrank_engine::names::{find_entity, find_relation};
+use fullrank_engine::predictor::{Ask, Known};
+use fullrank_engine::{Error, Event, Model, Predictor, ProbabilityKind, Progress};
 use fullrank_graph::load::{Row, is_header, load_rows};
-use fullrank_graph::{EntityId, Graph, Query, RelationId, Split, Triple};
+use fullrank_graph::{Graph, Query, Split, Triple};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
-use crate::open::{find_entity, find_relation, open_run};
+use crate::evaluate::show_progress;
+use crate::open::open_run;
 use crate::output::{
-    check_free, count, counted, delimited, existing, folder_of, printable, show, show_json, table,
-    write_file,
+    check_free, count, counted, delimited, existing, folder_of, printable, probability, show,
+    show_json, table, write_file,
 };
-use crate::stop::{signal, stop_flag};
+use crate::stop::stop_flag;
 use crate::train::say_untrained;
 
 /// Answer queries with a trained model
@@ -130,44 +131,6 @@ fn ending(path: &Path) -> Option<&str> {
     path.extension()?.to_str()
 }
 
-/// A query and its answers, for machines.
-#[derive(Serialize)]
-struct Prediction {
-    query: QueryNames,
-    answers: Vec<AnswerNames>,
-    known_left_out: usize,
-    temperature: f64,
-    meaning: Meaning,
-}
-
-/// What is asked for is not there.
-#[derive(Serialize)]
-pub(crate) struct QueryNames {
-    subject: Option<String>,
-    relation: String,
-    object: Option<String>,
-}
-
-#[derive(Serialize)]
-struct AnswerNames {
-    name: String,
-    probability: f64,
-    log_probability: f64,
-    known_in: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ScoredTriple {
-    subject: String,
-    relation: String,
-    object: String,
-    probability: f64,
-    log_probability: f64,
-    /// Among all objects that are no other known answers.
-    rank: f64,
-    known_in: Option<String>,
-}
-
 pub(crate) fn run(arguments: &PredictArguments) -> anyhow::Result<()> {
     if let Some(path) = &arguments.out {
         // Before the work, not after.
@@ -179,16 +142,20 @@ pub(crate) fn run(arguments: &PredictArguments) -> anyhow::Result<()> {
         }
     }
     let run = open_run(&arguments.run)?;
-    say_untrained(&run.config);
-    let temperature = arguments.temperature.or(run.temperature).unwrap_or(1.0);
+    let is_finished = run.is_finished;
+    let predictor = Predictor::new(run.model);
+    let model = predictor.model();
+    say_untrained(model.config());
+    let foot = || foot(arguments, model, is_finished);
     if let Some(path) = &arguments.triples {
-        let scored = score(&run, &read_triples(&run.graph, path)?, temperature)?;
-        let text = || triples_text(&scored) + &foot(arguments, &run);
+        let triples = read_triples(model.graph(), path)?;
+        let scored = score(&predictor, &triples, arguments.temperature)?;
+        let text = || triples_text(&scored) + &foot();
         return deliver(arguments, &scored, text, || triple_cells(&scored));
     }
-    let queries = queries(arguments, &run.graph)?;
-    let predictions = answer(arguments, &run, &queries, temperature)?;
-    let text = || predictions_text(&predictions) + &foot(arguments, &run);
+    let queries = queries(arguments, model.graph())?;
+    let predictions = answer(arguments, &predictor, &queries)?;
+    let text = || predictions_text(&predictions) + &foot();
     let cells = || answer_cells(&predictions);
     match &predictions[..] {
         [only] if arguments.queries.is_none() => deliver(arguments, only, text, cells),
@@ -303,8 +270,8 @@ fn read_lines<T>(
 
 /// Which entities may be shown; nothing for all.
 struct Candidates {
-    objects: Option<Vec<bool>>,
-    subjects: Option<Vec<bool>>,
+    objects: Option<Arc<[bool]>>,
+    subjects: Option<Arc<[bool]>>,
 }
 
 impl Candidates {
@@ -313,12 +280,13 @@ impl Candidates {
         if let Some(path) = &arguments.among {
             let mut among = none();
             for entity in read_lines(path, "one name", |fields| match fields {
-                [name] => Some(find_entity(graph, name)),
+                [name] => Some(find_entity(graph, name).map_err(Into::into)),
                 _ => None,
             })? {
                 among[entity.0 as usize] = true;
             }
-            return Ok(Self { objects: Some(among.clone()), subjects: Some(among) });
+            let among: Arc<[bool]> = among.into();
+            return Ok(Self { objects: Some(Arc::clone(&among)), subjects: Some(among) });
         }
         let Some(relation) = &arguments.answers_of else {
             return Ok(Self { objects: None, subjects: None });
@@ -331,127 +299,53 @@ impl Candidates {
                 subjects[triple.subject.0 as usize] = true;
             }
         }
-        Ok(Self { objects: Some(objects), subjects: Some(subjects) })
+        Ok(Self { objects: Some(objects.into()), subjects: Some(subjects.into()) })
     }
 }
-
-/// Queries or triples between two looks at Ctrl-C.
-const BLOCK: usize = 1024;
 
 fn answer(
     arguments: &PredictArguments,
-    run: &Run,
+    predictor: &Predictor,
     queries: &[Query],
-    temperature: f64,
 ) -> anyhow::Result<Vec<Prediction>> {
-    let graph = &run.graph;
+    let graph = predictor.model().graph();
     let known = if arguments.known { Known::Shown } else { Known::LeftOut };
-    let candidates = Candidates::of(arguments, graph)?;
+    let Candidates { objects, subjects } = Candidates::of(arguments, graph)?;
+    let ask = |query: &Query| Ask {
+        query: *query,
+        k: arguments.k as usize,
+        known,
+        candidates: if graph.is_inverse(query.relation) { &subjects } else { &objects }.clone(),
+        temperature: arguments.temperature,
+    };
+    let asks: Vec<Ask> = queries.iter().map(ask).collect();
+    let answered = with_bar(|progress| predictor.model().answer(&asks, progress))?;
+    let pairs = queries.iter().zip(&answered);
+    Ok(pairs.map(|(query, answered)| Prediction::new(predictor, *query, answered)).collect())
+}
+
+fn score(
+    predictor: &Predictor,
+    triples: &[Triple],
+    temperature: Option<f64>,
+) -> anyhow::Result<Vec<ScoredTriple>> {
+    let scores = with_bar(|progress| predictor.score(triples, temperature, progress))?;
+    let graph = predictor.model().graph();
+    let pairs = triples.iter().zip(&scores);
+    Ok(pairs.map(|(triple, score)| ScoredTriple::new(graph, triple, score)).collect())
+}
+
+/// Shows how far work is, and stops it if that was asked for.
+fn with_bar<T>(work: impl FnOnce(&mut Progress) -> Result<T, Error>) -> anyhow::Result<T> {
     let stop = stop_flag()?;
-    let bar = progress_bar(queries.len());
-    let mut predictions: Vec<(usize, Prediction)> = Vec::with_capacity(queries.len());
-    for (asks_subjects, among) in [(false, candidates.objects), (true, candidates.subjects)] {
-        let options = PredictOptions { k: arguments.k as usize, known, among, temperature };
-        let (places, queries): (Vec<usize>, Vec<Query>) = queries
-            .iter()
-            .copied()
-            .enumerate()
-            .filter(|(_, query)| graph.is_inverse(query.relation) == asks_subjects)
-            .unzip();
-        for (places, queries) in places.chunks(BLOCK).zip(queries.chunks(BLOCK)) {
-            let answers = predict(graph, run, queries, &options)?;
-            for ((place, query), answers) in places.iter().zip(queries).zip(answers) {
-                predictions.push((*place, prediction(run, *query, &answers, &options)));
-            }
-            pass(&bar, places.len(), &stop)?;
-        }
-    }
-    bar.finish_and_clear();
-    predictions.sort_by_key(|(place, _)| *place);
-    Ok(predictions.into_iter().map(|(_, prediction)| prediction).collect())
-}
-
-fn score(run: &Run, triples: &[Triple], temperature: f64) -> anyhow::Result<Vec<ScoredTriple>> {
-    let stop = stop_flag()?;
-    let bar = progress_bar(triples.len());
-    let mut scored = Vec::with_capacity(triples.len());
-    for triples in triples.chunks(BLOCK) {
-        let scores = score_triples(&run.graph, run, triples, temperature)?;
-        let block = triples.iter().zip(&scores);
-        scored.extend(block.map(|(triple, score)| scored_triple(&run.graph, triple, score)));
-        pass(&bar, triples.len(), &stop)?;
-    }
-    bar.finish_and_clear();
-    Ok(scored)
-}
-
-/// Shows that a block is done, and stops if that was asked for.
-fn pass(bar: &ProgressBar, done: usize, stop: &AtomicBool) -> anyhow::Result<()> {
-    bar.inc(done as u64);
-    match signal(stop) {
-        Signal::Stop => Err(Interrupted.into()),
-        Signal::Continue => Ok(()),
-    }
-}
-
-fn progress_bar(n: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}, {eta} left")
         .expect("the template is well formed");
-    ProgressBar::new(n as u64).with_style(style)
-}
-
-fn prediction(run: &Run, query: Query, answers: &[Answer], options: &PredictOptions) -> Prediction {
-    let graph = &run.graph;
-    let is_candidate =
-        |object: &&EntityId| options.among.as_ref().is_none_or(|among| among[object.0 as usize]);
-    let known = match options.known {
-        Known::LeftOut => known_answers(graph, query).iter().filter(is_candidate).count(),
-        Known::Shown => 0,
-    };
-    let answer = |answer: &Answer| AnswerNames {
-        name: graph.entities().name(answer.object.0).to_owned(),
-        probability: answer.log_probability.exp(),
-        log_probability: answer.log_probability,
-        known_in: answer.known_in.map(|split| split.to_string()),
-    };
-    Prediction {
-        query: query_names(graph, query),
-        answers: answers.iter().map(answer).collect(),
-        known_left_out: known,
-        temperature: options.temperature,
-        meaning: run.config.output.meaning(),
-    }
-}
-
-pub(crate) fn query_names(graph: &Graph, query: Query) -> QueryNames {
-    let given = Some(graph.entities().name(query.subject.0).to_owned());
-    let is_inverse = graph.is_inverse(query.relation);
-    let relation = if is_inverse { graph.inverse(query.relation) } else { query.relation };
-    let relation = graph.relations().name(relation.0).to_owned();
-    match is_inverse {
-        true => QueryNames { subject: None, relation, object: given },
-        false => QueryNames { subject: given, relation, object: None },
-    }
-}
-
-fn scored_triple(graph: &Graph, triple: &Triple, score: &TripleScore) -> ScoredTriple {
-    let RelationId(relation) = triple.relation;
-    ScoredTriple {
-        subject: graph.entities().name(triple.subject.0).to_owned(),
-        relation: graph.relations().name(relation).to_owned(),
-        object: graph.entities().name(triple.object.0).to_owned(),
-        probability: score.log_probability.exp(),
-        log_probability: score.log_probability,
-        rank: score.answer_rank,
-        known_in: score.known_in.map(|split| split.to_string()),
-    }
-}
-
-impl fmt::Display for QueryNames {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = |name: &Option<String>| printable(name.as_deref().unwrap_or("?"));
-        let Self { subject, relation, object } = self;
-        write!(f, "({}, {}, {})", place(subject), printable(relation), place(object))
+    let bar = ProgressBar::new(0).with_style(style);
+    let found = work(&mut |event: Event| show_progress(&bar, &stop, &event));
+    bar.finish_and_clear();
+    match found {
+        Err(Error::Interrupted) => Err(Interrupted.into()),
+        found => Ok(found?),
     }
 }
 
@@ -488,8 +382,8 @@ fn triples_text(scored: &[ScoredTriple]) -> String {
 }
 
 /// What the numbers mean.
-fn foot(arguments: &PredictArguments, run: &Run) -> String {
-    if run.config.output.meaning() == Meaning::Holds {
+fn foot(arguments: &PredictArguments, model: &Model, is_finished: bool) -> String {
+    if model.config().probability() == ProbabilityKind::Bernoulli {
         let rank = match arguments.triples {
             Some(_) => " Rank is its place among all objects that are no other known answers.",
             None => "",
@@ -507,20 +401,15 @@ fn foot(arguments: &PredictArguments, run: &Run) -> String {
     } else {
         "A probability is the share of this entity among the answers that are not known yet."
     };
-    let temperature = match (arguments.temperature, run.temperature) {
+    let temperature = match (arguments.temperature, model.temperature()) {
         (Some(given), _) => format!("At temperature {given}."),
         (None, Some(fitted)) => format!("Temperature {fitted:.3}, fitted on validation."),
-        (None, None) if !run.is_finished => {
+        (None, None) if !is_finished => {
             "No temperature yet: it is fitted when training is over.".to_owned()
         }
         (None, None) => "No temperature was fitted, which takes 50 validation triples.".to_owned(),
     };
     format!("{share} Fifty true answers get about .02 each.\n{temperature}\n")
-}
-
-/// Four places, or a power of ten where they would say nothing.
-pub(crate) fn probability(value: f64) -> String {
-    if value >= 0.001 { format!("{value:.4}") } else { format!("{value:.1e}") }
 }
 
 fn answer_cells(predictions: &[Prediction]) -> Vec<Vec<String>> {

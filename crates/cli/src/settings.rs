@@ -1,4 +1,4 @@
-//! Which settings does the user want?
+//! Settings as options: which ones does the user want?
 //!
 //! Every setting of the engine is an option; names, meanings and defaults come from its table.
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
-use fullrank_engine::config::SETTINGS;
+use fullrank_engine::config::all_settings;
 use fullrank_engine::{Error, RawConfig};
 
 /// A config file and single settings over it.
@@ -26,7 +26,7 @@ impl SettingsArguments {
             raw.add_file(path, &text)?;
         }
         for (name, value) in &self.given {
-            raw.add_option(name, value);
+            raw.add(name, &format!("--{}", option(name)), value);
         }
         Ok(raw)
     }
@@ -46,7 +46,7 @@ impl Args for SettingsArguments {
                 .value_parser(clap::value_parser!(PathBuf))
                 .help("Read settings from a TOML file; options go over it"),
         );
-        for setting in SETTINGS {
+        for setting in all_settings() {
             let meaning = setting.meaning.trim().replace("\n ", " ").replace('\n', " ");
             let meaning = meaning.trim_end_matches('.');
             let (expected, default) = ((setting.expected)(), (setting.default)());
@@ -79,7 +79,7 @@ impl Args for SettingsArguments {
 
 impl FromArgMatches for SettingsArguments {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = SETTINGS.iter().filter_map(|setting| {
+        let given = all_settings().iter().filter_map(|setting| {
             let value = matches.get_one::<String>(setting.name)?;
             Some((setting.name, value.clone()))
         });

@@ -1,4 +1,4 @@
-//! What a shell and `man` need to know of the program.
+//! Completions and man pages: what do a shell and `man` need to know of the program?
 
 use std::path::PathBuf;
 

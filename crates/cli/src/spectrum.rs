@@ -1,13 +1,12 @@
-//! Shows how many dimensions the log-probabilities of a run really have.
+//! `fullrank spectrum`: how many dimensions do the log-probabilities of a run really have?
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::bail;
 use clap::{Args, ValueHint};
-use fullrank_engine::spectrum::{Fall, Measured, Method, RankAt, Spectrum, Stage, spectrum};
-use fullrank_engine::{Error, Run};
+use fullrank_engine::spectrum::{Fall, Measured, Method, RankAt, Spectrum, spectrum};
+use fullrank_engine::{Error, Event, Run};
 use fullrank_graph::Split;
 use serde::Serialize;
 
@@ -15,7 +14,7 @@ use crate::Interrupted;
 use crate::evaluate::{SplitArgument, progress_bar, show_progress};
 use crate::open::open_run;
 use crate::output::{check_free, count, delimited, existing, show, show_json, table, write_file};
-use crate::stop::{signal, stop_flag};
+use crate::stop::stop_flag;
 
 /// Show the matrix rank and the spectrum of a run's log-probabilities
 ///
@@ -86,8 +85,8 @@ pub(crate) fn run(arguments: &SpectrumArguments) -> anyhow::Result<()> {
     let report = Report {
         run: arguments.run.clone(),
         split: split.to_string(),
-        dim: run.config.dim,
-        max_matrix_rank: run.config.max_matrix_rank(),
+        dim: run.model.config().dim(),
+        max_matrix_rank: run.model.config().max_matrix_rank(),
         spectrum,
         seconds: start.elapsed().as_secs_f64(),
     };
@@ -97,26 +96,12 @@ pub(crate) fn run(arguments: &SpectrumArguments) -> anyhow::Result<()> {
 fn compute(run: &Run, split: Split) -> anyhow::Result<Option<Spectrum>> {
     let stop = stop_flag()?;
     let bar = progress_bar("scoring");
-    let mut progress = |stage| show_stage(&bar, &stop, stage);
-    let found = spectrum(&run.graph, split, run, &mut progress);
+    let mut progress = |event: Event| show_progress(&bar, &stop, &event);
+    let found = spectrum(run.model.graph(), split, &run.model, &mut progress);
     bar.finish_and_clear();
     match found {
         Err(Error::Interrupted) => Err(Interrupted.into()),
         found => Ok(found?),
-    }
-}
-
-fn show_stage(
-    bar: &indicatif::ProgressBar,
-    stop: &AtomicBool,
-    stage: Stage,
-) -> fullrank_engine::Signal {
-    match stage {
-        Stage::Scoring { done, total } => show_progress(bar, stop, done, total),
-        Stage::Solving { side } => {
-            bar.println(format!("eigenvalues of {side} × {side} numbers …"));
-            signal(stop)
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Was the program asked to stop?
+//! Signals: was the program asked to stop?
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

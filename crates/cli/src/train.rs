@@ -1,28 +1,32 @@
-//! Trains a model and shows how it goes.
+//! `fullrank train`: trains a model and shows how it goes.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::{Args, ValueHint};
-use fullrank_engine::config::{Choice, OutputKind};
-use fullrank_engine::evaluate::{Metrics, calibrate, fit_temperature, metrics, rank_answers};
+use fullrank_engine::advice::Chosen;
+use fullrank_engine::metrics::Metrics;
+use fullrank_engine::settings::Choice;
 use fullrank_engine::{
-    Config, End, EpochRecord, Error, Event, Existing, RawConfig, Run, Signal, Trained,
-    TrainingFolder, epochs, forecast, train,
+    Config, Device, End, EpochRecord, Error, Event, Existing, RawConfig, Run, Signal, Trained,
+    TrainingFolder, epochs, forecast,
 };
 use fullrank_graph::{Graph, Split};
+use fullrank_report::{METRICS_HEADER, RunReport, metrics_cells, metrics_row};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
-use crate::advise::{advised, possible_outputs};
 use crate::evaluate::{progress_bar, show_progress};
 use crate::input::InputArguments;
 use crate::memory::check_memory;
-use crate::output::{count, counted, existing, say, show, show_json, table, write_file};
-use crate::report::{RunReport, chosen_score, describe};
+use crate::output::{
+    cell, count, counted, existing, mean_and_deviation, say, show, show_json, table, write_file,
+};
+use crate::provenance::provenance;
 use crate::settings::SettingsArguments;
 use crate::stop::{signal, stop_flag};
 
@@ -93,14 +97,15 @@ pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
     // Before minutes of loading, not after. A run to be resumed has its own settings; those given
     // need not go together without them.
     if !arguments.resume {
-        possible_outputs(&given)?;
+        given.possible_outputs()?;
     } else if let Some(out) = &arguments.out {
         check_begun(out)?;
     }
     let loaded = arguments.input.load()?;
     arguments.input.say_notes(&loaded);
-    let plans = plan(arguments, &given, &loaded.graph)?;
-    let session = Session { arguments, graph: &loaded.graph, stop: &*stop_flag()? };
+    let graph = Arc::new(loaded.graph);
+    let plans = plan(arguments, &given, &graph)?;
+    let session = Session { arguments, graph, stop: &*stop_flag()? };
     let mut summaries = Vec::new();
     for (settings, out) in &plans {
         if plans.len() > 1 {
@@ -132,7 +137,9 @@ fn plan(
     {
         return Ok(vec![(given.clone(), out.clone())]);
     }
-    let advised = advised(given, graph)?;
+    let advised = given.advised(graph)?;
+    advised.chosen.iter().for_each(say_chosen);
+    let advised = advised.settings;
     let config = advised.check()?;
     let out = arguments.out.clone().unwrap_or_else(|| default_folder(arguments, &config));
     if arguments.resume {
@@ -140,12 +147,13 @@ fn plan(
     }
     let settings = |out: &Path| if goes_on(out) { given.clone() } else { advised.clone() };
     let Some(seeds) = arguments.seeds else { return Ok(vec![(settings(&out), out)]) };
-    let seeds = config.seed..config.seed + u64::from(seeds);
+    let first = config.training().seed;
+    let seeds = first..first + u64::from(seeds);
     Ok(seeds
         .map(|seed| {
             let out = out.join(format!("seed-{seed}"));
             let mut settings = settings(&out);
-            settings.add_option("seed", &seed.to_string());
+            settings.add("seed", "--seed", &seed.to_string());
             (settings, out)
         })
         .collect())
@@ -164,17 +172,28 @@ fn check_begun(out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says what was chosen where the user has not said.
+fn say_chosen(chosen: &Chosen) {
+    let Chosen { name, value, reason } = chosen;
+    let value = match *name {
+        // A word of its own says what it is.
+        "output" => value.clone(),
+        name => format!("{name} {value}"),
+    };
+    say(&format!("note: {value} chosen: {reason} (--{})", name.replace('_', "-")));
+}
+
 /// Where a run goes unless told otherwise.
 fn default_folder(arguments: &TrainArguments, config: &Config) -> PathBuf {
     let name = arguments.input.name();
-    let score = chosen_score(config).map_or(String::new(), |score| format!("-{score}"));
-    let (encoder, output) = (config.encoder.name(), config.output.name());
+    let score = config.chosen_score().map_or(String::new(), |score| format!("-{}", score.name()));
+    let (encoder, output) = (config.encoder().name(), config.output().name());
     Path::new("runs").join(format!("{name}-{encoder}{score}-{output}"))
 }
 
 struct Session<'a> {
     arguments: &'a TrainArguments,
-    graph: &'a Graph,
+    graph: Arc<Graph>,
     stop: &'a AtomicBool,
 }
 
@@ -182,15 +201,15 @@ impl Session<'_> {
     fn train(&self, settings: &RawConfig, out: &Path) -> anyhow::Result<Summary> {
         let start = Instant::now();
         let (mut folder, config) = if self.arguments.resume {
-            let (folder, config) = TrainingFolder::resume(out, self.graph, settings)?;
-            check_memory(forecast(&config, self.graph))?;
+            let (folder, config) = TrainingFolder::resume(out, &self.graph, settings)?;
+            check_memory(forecast(&config, &self.graph))?;
             (folder, config)
         } else {
             let config = settings.check()?;
             // Before the folder is made.
-            check_memory(forecast(&config, self.graph))?;
+            check_memory(forecast(&config, &self.graph))?;
             let existing = existing(self.arguments.force);
-            (TrainingFolder::create(out, self.graph, &config, existing)?, config)
+            (TrainingFolder::create(out, &self.graph, &config, existing)?, config)
         };
         let (epochs, updates) = folder.progress();
         if self.arguments.resume {
@@ -198,7 +217,10 @@ impl Session<'_> {
             say(&format!("going on after {epochs} and {updates}"));
         }
         let mut progress = Progress::new(&config, self.stop);
-        let trained = train(self.graph, &config, &mut folder, &mut |event| progress.show(event));
+        folder.note(provenance())?;
+        let graph = Arc::clone(&self.graph);
+        let trained =
+            folder.train(graph, config, Device::default(), &mut |event| progress.show(event));
         progress.bar.finish_and_clear();
         let trained = trained.map_err(|error| match error {
             Error::Interrupted => {
@@ -223,53 +245,38 @@ impl Session<'_> {
         trained: &Trained,
         start: Instant,
     ) -> anyhow::Result<Summary> {
-        let mut run = Run::open(out)?;
+        let mut run = Run::open(out, Device::default())?;
         let bar = progress_bar("ranking and calibrating");
-        let mut progress = |done, total| show_progress(&bar, self.stop, done, total);
-        let valid = rank_answers(&run.graph, Split::Valid, &run, &mut progress)?;
-        let test = rank_answers(&run.graph, Split::Test, &run, &mut progress)?;
-        if run.temperature.is_none()
-            && let Some(fitted) = fit_temperature(&run.graph, Split::Valid, &run, &mut progress)?
-        {
-            folder.set_temperature(fitted)?;
-            run.temperature = Some(fitted);
-        }
-        let split = if test.is_empty() { Split::Valid } else { Split::Test };
-        let mut calibration = Vec::new();
-        if !valid.is_empty() || !test.is_empty() {
-            for temperature in [1.0].into_iter().chain(run.temperature) {
-                let found = calibrate(&run.graph, split, &run, temperature, &mut progress)?;
-                calibration.push(found);
-            }
-        }
+        let finished = run.model.finish(&mut |event| show_progress(&bar, self.stop, &event))?;
         bar.finish_and_clear();
-        let (valid_metrics, test_metrics) = (metrics(&valid), metrics(&test));
+        folder.keep(&run.model, &finished)?;
+        let metrics = |split| finished.of(split).map(|result| result.metrics);
+        let (valid, test) = (metrics(Split::Valid), metrics(Split::Test));
+        let (temperature, parameters) = (run.model.temperature(), run.model.n_parameters());
         let report = RunReport {
-            run: &run,
             data: self.arguments.input.name(),
-            command: self.command(&run.config, out),
+            command: self.command(run.model.config(), out),
+            version: crate::VERSION,
             epochs: epochs(out)?,
-            valid,
-            test,
-            calibration,
+            finished,
+            model: &run.model,
         };
         let report_path = out.join("report.html");
         write_file(&report_path, Existing::Replace, report.to_html()?.as_bytes())?;
-        let config = &run.config;
         Ok(Summary {
-            valid: valid_metrics,
-            test: test_metrics,
-            temperature: run.temperature,
+            valid,
+            test,
+            temperature,
             report: report_path,
             run: out.to_owned(),
-            seed: config.seed,
+            seed: run.model.config().training().seed,
             epochs: trained.epochs,
             updates: trained.updates,
             best_epoch: trained.best.epoch,
             ended_by: trained.end,
-            parameters: run.parameters,
+            parameters,
             seconds: start.elapsed().as_secs_f64(),
-            config: run.config,
+            config: run.model.config().clone(),
         })
     }
 
@@ -278,8 +285,10 @@ impl Session<'_> {
         let mut words = vec!["fullrank".to_owned(), "train".to_owned()];
         words.extend(self.arguments.input.to_words());
         // These two always, for without them they would be chosen anew.
-        let advised =
-            [("output", config.output.name().to_owned()), ("batch", config.batch.to_string())];
+        let advised = [
+            ("output", config.output().name().to_owned()),
+            ("batch", config.training().batch.to_string()),
+        ];
         let changes =
             config.changes().into_iter().filter(|(name, _)| !matches!(*name, "output" | "batch"));
         for (name, value) in changes.chain(advised) {
@@ -321,7 +330,7 @@ impl<'a> Progress<'a> {
             .expect("the template is well formed");
         let bar = ProgressBar::new(0).with_style(style);
         let now = Instant::now();
-        Self { bar, stop, epochs: config.epochs, last: now, began: now, n_updates: 0 }
+        Self { bar, stop, epochs: config.training().epochs, last: now, began: now, n_updates: 0 }
     }
 
     fn show(&mut self, event: Event) -> Signal {
@@ -345,16 +354,16 @@ impl<'a> Progress<'a> {
                     }
                 }
             }
-            Event::Evaluating { done, total } => {
-                self.bar.set_length(total as u64);
-                self.bar.set_position(done as u64);
+            Event::Scoring { .. } => {
                 self.bar.set_message("validating");
+                return show_progress(&self.bar, self.stop, &event);
             }
             Event::Epoch(record) => {
                 self.bar.reset();
                 let line = self.epoch_line(record);
                 self.bar.suspend(|| say(&line));
             }
+            _ => {}
         }
         signal(self.stop)
     }
@@ -399,6 +408,7 @@ fn results(summaries: &[Summary]) -> String {
     let how = match first.ended_by {
         End::Epochs => "all epochs made",
         End::Patience => "validation stopped improving",
+        End::Stopped => "stopped before the end",
     };
     if let [_] = summaries {
         text.push_str(&format!(
@@ -425,12 +435,12 @@ fn results(summaries: &[Summary]) -> String {
 
 /// What kind of model the figures below are of.
 pub(crate) fn model_line(config: &Config) -> String {
-    format!("{}, d = {}\n", describe(config), count(config.dim))
+    format!("{}, d = {}\n", config.description(), count(config.dim()))
 }
 
 /// Says that probabilities are not what was learned, where that is so.
 pub(crate) fn say_untrained(config: &Config) {
-    if config.output == OutputKind::Margin {
+    if !config.trains_probabilities() {
         say(UNTRAINED);
     }
 }
@@ -444,51 +454,15 @@ fn spread_rows(summaries: &[Summary]) -> Vec<Vec<String>> {
     if found.len() < 2 {
         return Vec::new();
     }
-    let spread = columns(found[0]).into_iter().enumerate().map(|(column, (_, digits))| {
+    let spread = metrics_cells(found[0]).into_iter().enumerate().map(|(column, (_, digits))| {
         let values: Option<Vec<f64>> =
-            found.iter().map(|metrics| columns(metrics)[column].0).collect();
-        let (mean, deviation) = values.map(|values| spread(&values)).unzip();
+            found.iter().map(|metrics| metrics_cells(metrics)[column].0).collect();
+        let (mean, deviation) = values.map(|values| mean_and_deviation(&values)).unzip();
         (cell(mean, digits), cell(deviation, digits))
     });
     let (means, deviations): (Vec<String>, Vec<String>) = spread.unzip();
     let row = |name: &str, cells| [vec![name.to_owned(), count(found[0].n_ranks)], cells].concat();
     vec![row("test, mean", means), row("test, deviation", deviations)]
-}
-
-/// Mean and standard deviation of at least two values.
-pub(crate) fn spread(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-    (mean, (squares / (n - 1.0)).sqrt())
-}
-
-/// Columns of [`metrics_row`].
-pub(crate) const METRICS_HEADER: &[&str] =
-    &["", "ranks", "MRR", "MR", "Hits@1", "Hits@3", "Hits@10", "NLL filtered", "NLL"];
-
-pub(crate) fn metrics_row(name: &str, metrics: &Metrics) -> Vec<String> {
-    let cells = columns(metrics).into_iter().map(|(value, digits)| cell(value, digits));
-    [name.to_owned(), count(metrics.n_ranks)].into_iter().chain(cells).collect()
-}
-
-/// A number, or a dash where there is none.
-pub(crate) fn cell(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
-}
-
-/// The numbers of a row, as far as the model has them, and how many of their digits are shown.
-fn columns(metrics: &Metrics) -> [(Option<f64>, usize); 7] {
-    let ranks = &metrics.realistic;
-    [
-        (Some(ranks.mrr), 4),
-        (Some(ranks.mr), 1),
-        (Some(ranks.hits_at_1), 4),
-        (Some(ranks.hits_at_3), 4),
-        (Some(ranks.hits_at_10), 4),
-        (metrics.nll_filtered, 3),
-        (metrics.nll, 3),
-    ]
 }
 
 fn next_steps(summaries: &[Summary]) -> String {

@@ -334,6 +334,8 @@ fn an_interrupted_generation_leaves_nothing_and_exits_with_130() {
         .unwrap();
     let big = folder.path().join("big");
     while !big.exists() {
+        // A program that ended before it began would be waited for without end.
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it was interrupted");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
@@ -351,6 +353,68 @@ fn bench_load_reports_what_it_measured() {
     assert!(timing["triples_per_second"].as_f64().unwrap() > 0.0);
     if cfg!(target_os = "linux") {
         assert!(timing["peak_mb"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn bench_kernels_sets_every_kernel_beside_the_peak() {
+    let temp = folder(&[]);
+    let sizes = "--entities 300 --dim 8 --batch 20 --components 2 --answers 2 --repeats 1";
+    let roofline = json(temp.path(), &format!("bench kernels {sizes} --json"));
+    let kernels = roofline["kernels"].as_array().unwrap();
+    assert!(matches!(kernels.len(), 9 | 11), "two more where there is a unit for bf16");
+    assert!(kernels.iter().all(|kernel| kernel["share_of_peak"].as_f64().unwrap() > 0.0));
+    let text = printed(temp.path(), &format!("bench kernels {sizes}"));
+    assert!(text.contains(" softmax, tiles kept ") && text.contains(" GFLOP/s"), "{text}");
+}
+
+#[test]
+fn bench_step_reports_what_it_measured() {
+    let temp = folder(&[]);
+    for components in [0, 2] {
+        let timing = json(
+            temp.path(),
+            &format!(
+                "bench step --encoder distmult --entities 300 --dim 8 --batch 20 \
+                 --components {components} --layers 1 --answers 2 --steps 3 --json"
+            ),
+        );
+        let keys: Vec<&String> = timing.as_object().unwrap().keys().collect();
+        assert_eq!(
+            keys,
+            [
+                "density",
+                "forecast_mb",
+                "peak_gflops",
+                "peak_mb",
+                "products_share",
+                "quartiles",
+                "resident_mb",
+                "seconds",
+                "system",
+                "threads"
+            ]
+        );
+        assert_eq!(timing["density"], 1.0, "few entities: all entries are multiplied");
+        for key in ["seconds", "forecast_mb", "peak_gflops", "products_share"] {
+            assert!(timing[key].as_f64().unwrap() > 0.0, "{key}");
+        }
+    }
+    // Over many, with weights as random as they are at first, hardly any entry is above the limit:
+    // few enough also where a unit for bf16 multiplies all of them from a twentieth on.
+    let many = "bench step --entities 40000 --dim 8 --batch 20 --components 0 --steps 1 --json";
+    assert!(json(temp.path(), many)["density"].as_f64().unwrap() < 0.25);
+    assert_eq!(json(temp.path(), &format!("{many} --exact"))["density"], 1.0);
+    // Drawn ones: only rows of the batch are read and changed.
+    let drawn = json(temp.path(), &format!("{many} --negatives 50"));
+    assert!(drawn["density"].is_null() && drawn["seconds"].as_f64().unwrap() > 0.0);
+    let output = run(temp.path(), "bench step --entities 4000000000 --dim 100000");
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.starts_with("error: training needs about "), "{told}");
+    for model in ["", "--encoder concatmlp --hidden 6,5", "--score mlp --hidden 6 --sigmoids"] {
+        let step = format!("bench step --entities 50 --dim 4 --batch 20 --steps 1 {model}");
+        assert!(printed(temp.path(), &step).contains(" s a step"), "{model}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! A training that is killed, again and again, ends with the bits of one that was not.
+//! Trainings that are stopped, by a key, a full disk or a kill, again and again: they end with the bits
+//! of one that was not.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails there and then")]
 
@@ -6,10 +7,10 @@ mod program;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use program::{command, folder, json, printed};
+use program::{command, folder, json, printed, run, said};
 
 /// A run, and how often runs like it are to be killed.
 struct Plan {
@@ -155,4 +156,100 @@ fn killed_a_few_times_a_training_ends_with_the_same_bits() {
 #[ignore = "kills runs of a minute for a quarter of an hour"]
 fn killed_a_hundred_times_a_training_ends_with_the_same_bits() {
     check(&Plan { epochs: 240, kills_per_run: 20, at_random: 80, in_writes: 20 });
+}
+
+/// A small graph with planted structure, called `graph`.
+fn with_graph() -> tempfile::TempDir {
+    let temp = folder(&[]);
+    printed(temp.path(), "generate graph --entities 200 --relations 4 --types 8 --mean-degree 15");
+    temp
+}
+
+/// Waits until the training in a folder has written a checkpoint.
+fn wait_for_checkpoint(run: &Path) {
+    let manifest = run.join("checkpoint/manifest.json");
+    for _ in 0..6000 {
+        if manifest.exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("no checkpoint after a minute");
+}
+
+#[test]
+#[cfg(unix)]
+fn ctrl_c_saves_and_another_training_is_kept_out() {
+    let temp = with_graph();
+    let train = "train graph --dim 32 --batch 50 --epochs 2000 --patience 2000 --out run";
+    let mut child = command(temp.path(), train).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_checkpoint(&temp.path().join("run"));
+    let refused = run(temp.path(), &format!("{train} --resume"));
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(
+        said(&refused),
+        "error: run: another training is at work in this folder\n\n\
+         Wait until it is done, or choose another folder by --out.\n"
+    );
+    let output = run(temp.path(), "evaluate run");
+    assert!(output.status.success());
+    assert!(said(&output).starts_with("note: the training is not over; these are the weights of"));
+    let kill = format!("-INT {}", child.id());
+    let killed = std::process::Command::new("kill").args(kill.split(' ')).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut text).unwrap();
+    assert!(
+        text.ends_with("saved; the same command with --resume goes on\ninterrupted\n"),
+        "{text}"
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn a_full_disk_loses_nothing() {
+    let temp = with_graph();
+    let train = "train graph --dim 16 --batch 20 --epochs 20 --patience 20";
+    printed(temp.path(), &format!("{train} --out whole"));
+    let mut child = command(temp.path(), &format!("{train} --out run")).spawn().unwrap();
+    wait_for_checkpoint(&temp.path().join("run"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let manifest = temp.path().join("run/checkpoint/manifest.json");
+    let before = fs::read(&manifest).unwrap();
+    // Files larger than 38 kB cannot be written, as if the disk were full; a state takes 40 kB.
+    let program = env!("CARGO_BIN_EXE_fullrank");
+    let output = std::process::Command::new("bash")
+        .arg("-c")
+        .arg(format!("trap '' XFSZ; ulimit -f 38; exec {program} {train} --out run --resume"))
+        .current_dir(temp.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let told = said(&output);
+    assert!(told.contains(".safetensors: cannot be written: File too large"), "{told}");
+    assert!(told.contains("What was saved before stands: go on by --resume."), "{told}");
+    assert_eq!(fs::read(&manifest).unwrap(), before);
+    printed(temp.path(), &format!("{train} --out run --resume"));
+    assert_eq!(
+        fs::read(temp.path().join("run/model.safetensors")).unwrap(),
+        fs::read(temp.path().join("whole/model.safetensors")).unwrap()
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn a_run_killed_while_it_is_made_can_be_made_again() {
+    let temp = with_graph();
+    let train = "train graph --dim 8 --batch 200 --epochs 3 --learning-rate 0.01 --out run --force";
+    // Instants over what a start takes: before, inside and after the folder is made.
+    for milliseconds in [1, 3, 5, 8, 12, 20, 30] {
+        let mut child = command(temp.path(), train).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    printed(temp.path(), train);
+    printed(temp.path(), "evaluate run");
 }

@@ -6,10 +6,8 @@ mod program;
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 
-use program::{command, folder, json, printed, run, said};
+use program::{folder, json, printed, run, said};
 
 /// A small graph with planted structure, called `graph`.
 fn with_graph() -> tempfile::TempDir {
@@ -72,6 +70,45 @@ fn a_trained_run_can_be_evaluated_without_its_data() {
     assert!(noise["variance_between_batches"].as_f64().unwrap() > 0.0);
     let timing = json(temp.path(), "bench evaluate elsewhere --repeats 1 --json");
     assert_eq!(timing["n_ranks"], report["n_ranks"]);
+}
+
+#[test]
+fn a_run_says_who_trained_it_and_what_popularity_comes_to() {
+    let temp = with_graph();
+    let train = format!("train graph {QUICK} {SOFTMAX} --seed 3 --out run");
+    printed(temp.path(), &train);
+    let read = || -> serde_json::Value {
+        serde_json::from_slice(&fs::read(temp.path().join("run/run.json")).unwrap()).unwrap()
+    };
+    let about = read();
+    let session = &about["sessions"][0];
+    let command: Vec<&str> =
+        session["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    assert_eq!(command[1..], train.split(' ').collect::<Vec<_>>());
+    let date = session["date"].as_str().unwrap();
+    assert!(date.len() == "2026-01-01T00:00:00Z".len() && date.ends_with('Z'), "{date}");
+    assert!(!session["machine"].as_str().unwrap().is_empty());
+    assert!(session["threads"].as_u64().unwrap() >= 1);
+    assert!(session["version"].as_str().unwrap().starts_with(env!("CARGO_PKG_VERSION")));
+
+    let splits = about["result"]["splits"].as_array().unwrap();
+    for (found, name) in splits.iter().zip(["valid", "test"]) {
+        assert_eq!(found["split"], name);
+        let evaluated = json(temp.path(), &format!("evaluate run --split {name} --json"));
+        assert_eq!(found["model"]["mrr"], evaluated["mrr"]);
+        assert_eq!(found["popularity"]["n_ranks"], evaluated["n_ranks"]);
+        assert!(found["popularity"]["mrr"].as_f64().unwrap() > 0.0);
+    }
+    assert_eq!(splits.len(), 2);
+    let calibration = about["result"]["calibration"].as_array().unwrap();
+    let temperatures: Vec<&serde_json::Value> =
+        calibration.iter().map(|found| &found["temperature"]).collect();
+    assert_eq!(temperatures, [&1.0.into(), &about["result"]["temperature"]]);
+    let page = fs::read_to_string(temp.path().join("run/report.html")).unwrap();
+    assert!(page.contains("test, by popularity"), "{page}");
+
+    printed(temp.path(), &format!("{train} --resume"));
+    assert_eq!(read()["sessions"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -383,151 +420,4 @@ fn damage_is_found_and_nothing_is_changed() {
          Take the folder from a copy, or train anew by --force. Nothing was changed.\n"
     );
     assert_eq!(fs::read(&path).unwrap(), bytes);
-}
-
-/// Waits until the training in a folder has written a checkpoint.
-fn wait_for_checkpoint(run: &Path) {
-    let manifest = run.join("checkpoint/manifest.json");
-    for _ in 0..6000 {
-        if manifest.exists() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("no checkpoint after a minute");
-}
-
-#[test]
-#[cfg(unix)]
-fn ctrl_c_saves_and_another_training_is_kept_out() {
-    let temp = with_graph();
-    let train = "train graph --dim 32 --batch 50 --epochs 2000 --patience 2000 --out run";
-    let mut child = command(temp.path(), train).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for_checkpoint(&temp.path().join("run"));
-    assert_eq!(
-        failure(temp.path(), &format!("{train} --resume"), 1),
-        "error: run: another training is at work in this folder\n\n\
-         Wait until it is done, or choose another folder by --out.\n"
-    );
-    let output = run(temp.path(), "evaluate run");
-    assert!(output.status.success());
-    assert!(said(&output).starts_with("note: the training is not over; these are the weights of"));
-    let kill = format!("-INT {}", child.id());
-    let killed = std::process::Command::new("kill").args(kill.split(' ')).status().unwrap();
-    assert!(killed.success());
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut text).unwrap();
-    assert!(
-        text.ends_with("saved; the same command with --resume goes on\ninterrupted\n"),
-        "{text}"
-    );
-}
-
-#[test]
-#[cfg(unix)]
-fn a_full_disk_loses_nothing() {
-    let temp = with_graph();
-    let train = "train graph --dim 16 --batch 20 --epochs 20 --patience 20";
-    printed(temp.path(), &format!("{train} --out whole"));
-    let mut child = command(temp.path(), &format!("{train} --out run")).spawn().unwrap();
-    wait_for_checkpoint(&temp.path().join("run"));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let manifest = temp.path().join("run/checkpoint/manifest.json");
-    let before = fs::read(&manifest).unwrap();
-    // Files larger than 38 kB cannot be written, as if the disk were full; a state takes 40 kB.
-    let program = env!("CARGO_BIN_EXE_fullrank");
-    let output = std::process::Command::new("bash")
-        .arg("-c")
-        .arg(format!("trap '' XFSZ; ulimit -f 38; exec {program} {train} --out run --resume"))
-        .current_dir(temp.path())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let told = said(&output);
-    assert!(told.contains(".safetensors: cannot be written: File too large"), "{told}");
-    assert!(told.contains("What was saved before stands: go on by --resume."), "{told}");
-    assert_eq!(fs::read(&manifest).unwrap(), before);
-    printed(temp.path(), &format!("{train} --out run --resume"));
-    assert_eq!(
-        fs::read(temp.path().join("run/model.safetensors")).unwrap(),
-        fs::read(temp.path().join("whole/model.safetensors")).unwrap()
-    );
-}
-
-#[test]
-#[cfg(unix)]
-fn a_run_killed_while_it_is_made_can_be_made_again() {
-    let temp = with_graph();
-    let train = format!("train graph {QUICK} --out run --force");
-    // Instants over what a start takes: before, inside and after the folder is made.
-    for milliseconds in [1, 3, 5, 8, 12, 20, 30] {
-        let mut child = command(temp.path(), &train).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(milliseconds));
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    printed(temp.path(), &train);
-    printed(temp.path(), "evaluate run");
-}
-
-#[test]
-fn bench_kernels_sets_every_kernel_beside_the_peak() {
-    let temp = folder(&[]);
-    let sizes = "--entities 300 --dim 8 --batch 20 --components 2 --answers 2 --repeats 1";
-    let roofline = json(temp.path(), &format!("bench kernels {sizes} --json"));
-    let kernels = roofline["kernels"].as_array().unwrap();
-    assert!(matches!(kernels.len(), 9 | 11), "two more where there is a unit for bf16");
-    assert!(kernels.iter().all(|kernel| kernel["share_of_peak"].as_f64().unwrap() > 0.0));
-    let text = printed(temp.path(), &format!("bench kernels {sizes}"));
-    assert!(text.contains(" softmax, tiles kept ") && text.contains(" GFLOP/s"), "{text}");
-}
-
-#[test]
-fn bench_step_reports_what_it_measured() {
-    let temp = folder(&[]);
-    for components in [0, 2] {
-        let timing = json(
-            temp.path(),
-            &format!(
-                "bench step --encoder distmult --entities 300 --dim 8 --batch 20 \
-                 --components {components} --layers 1 --answers 2 --steps 3 --json"
-            ),
-        );
-        let keys: Vec<&String> = timing.as_object().unwrap().keys().collect();
-        assert_eq!(
-            keys,
-            [
-                "density",
-                "forecast_mb",
-                "peak_gflops",
-                "peak_mb",
-                "products_share",
-                "quartiles",
-                "resident_mb",
-                "seconds",
-                "system",
-                "threads"
-            ]
-        );
-        assert_eq!(timing["density"], 1.0, "few entities: all entries are multiplied");
-        for key in ["seconds", "forecast_mb", "peak_gflops", "products_share"] {
-            assert!(timing[key].as_f64().unwrap() > 0.0, "{key}");
-        }
-    }
-    // Over many, with weights as random as they are at first, hardly any entry is above the limit:
-    // few enough also where a unit for bf16 multiplies all of them from a twentieth on.
-    let many = "bench step --entities 40000 --dim 8 --batch 20 --components 0 --steps 1 --json";
-    assert!(json(temp.path(), many)["density"].as_f64().unwrap() < 0.25);
-    assert_eq!(json(temp.path(), &format!("{many} --exact"))["density"], 1.0);
-    // Drawn ones: only rows of the batch are read and changed.
-    let drawn = json(temp.path(), &format!("{many} --negatives 50"));
-    assert!(drawn["density"].is_null() && drawn["seconds"].as_f64().unwrap() > 0.0);
-    let told = failure(temp.path(), "bench step --entities 4000000000 --dim 100000", 1);
-    assert!(told.starts_with("error: training needs about "), "{told}");
-    for model in ["", "--encoder concatmlp --hidden 6,5", "--score mlp --hidden 6 --sigmoids"] {
-        let step = format!("bench step --entities 50 --dim 4 --batch 20 --steps 1 {model}");
-        assert!(printed(temp.path(), &step).contains(" s a step"), "{model}");
-    }
 }

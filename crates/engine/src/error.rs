@@ -1,8 +1,9 @@
-//! What can go wrong in the engine?
+//! Errors: what can go wrong in the engine?
 
 use std::path::PathBuf;
 
-use crate::config::Fault;
+use crate::names::UnknownName;
+use crate::settings::Fault;
 
 /// What went wrong, with the facts that tell where.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,9 @@ pub enum Error {
         /// The learning rate of the config.
         learning_rate: f64,
     },
+    /// A name that the graph does not have.
+    #[error(transparent)]
+    UnknownName(#[from] Box<UnknownName>),
     /// A model gives scores that are not numbers.
     #[error("the model gives scores that are not numbers")]
     BrokenModel,
@@ -118,7 +122,7 @@ pub enum Error {
     OtherConfig {
         /// The folder.
         path: PathBuf,
-        /// As `name: there, here`.
+        /// As `name is this, not that`.
         differences: Vec<String>,
     },
     /// Resuming with other data.

@@ -1,28 +1,34 @@
-//! How well does a model answer held-out queries?
+//! Filtered ranks: how well does a model answer held-out queries?
 //!
 //! Finds each answer's place among all objects, skipping other known answers, and averages.
 //! Every distinct query is scored once, however many held-out answers it has.
-//! It does not choose a checkpoint; that is the business of `train`.
+//! It does not choose a checkpoint; that is the business of `trainer`.
 
 mod calibration;
 mod candidates;
+mod popularity;
+mod score_part;
 mod signs;
 #[cfg(test)]
 pub(crate) mod tests;
+mod top_k;
 
 use fullrank_graph::statistics::{Seen, relation_profiles};
 use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
-use serde::{Deserialize, Serialize};
 
 pub(crate) use calibration::check_temperature;
 pub use calibration::{Bin, Calibration, Reliability, calibrate, fit_temperature};
 pub use candidates::rank_candidates;
+pub use popularity::rank_by_popularity;
+pub(crate) use score_part::ScorePart;
 pub use signs::{Decided, Signs, classify, fit_threshold};
+pub(crate) use top_k::TopK;
 
 use crate::error::Error;
+use crate::metrics::{AnswerRank, Metrics, metrics};
 use crate::ops::count_above;
-use crate::output::Meaning;
-use crate::train::Signal;
+use crate::part::ProbabilityKind;
+use crate::progress::{Event, Progress, Signal};
 
 /// Anything that can tell how likely every object is.
 pub trait Scorer {
@@ -34,92 +40,8 @@ pub trait Scorer {
         map: impl Fn(usize, &[f32]) -> T + Sync,
     ) -> Vec<T>;
 
-    /// What they are probabilities of.
-    fn meaning(&self) -> Meaning;
-}
-
-/// Where one held-out answer stands.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct AnswerRank {
-    /// The query, as numbered in [`fullrank_graph::Answers`].
-    pub query: u32,
-    /// The answer.
-    pub object: EntityId,
-    /// Objects, other known answers left out, that score higher.
-    pub above: u32,
-    /// Objects, other known answers left out, that score the same.
-    pub beside: u32,
-    /// Of those above, and beside it, the answers that are known from test alone.
-    pub from_test: (u32, u32),
-    /// Objects that it competes with, itself included.
-    pub candidates: u32,
-    /// −log P, with the query's training answers removed from the distribution; nothing where
-    /// probabilities are no distribution over the objects.
-    pub nll_filtered: Option<f64>,
-    /// −log P; nothing likewise, for a model that calls every triple certain would lose nothing.
-    pub nll: Option<f64>,
-}
-
-impl AnswerRank {
-    /// Ties count half: the mean of the best and the worst place.
-    pub fn realistic(&self) -> f64 {
-        f64::from(self.above) + 0.5 * f64::from(self.beside) + 1.0
-    }
-
-    /// The same if answers known from test are left out too.
-    fn realistic_without_test(&self) -> f64 {
-        let (above, beside) = self.from_test;
-        self.realistic() - f64::from(above) - 0.5 * f64::from(beside)
-    }
-
-    /// As if it came first among those that score the same.
-    pub fn optimistic(&self) -> f64 {
-        f64::from(self.above) + 1.0
-    }
-
-    /// As if it came last among them.
-    pub fn pessimistic(&self) -> f64 {
-        f64::from(self.above) + f64::from(self.beside) + 1.0
-    }
-}
-
-/// Averages over answer ranks of one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct RankMetrics {
-    /// Mean reciprocal rank.
-    pub mrr: f64,
-    /// Mean rank.
-    pub mr: f64,
-    /// Share of ranks that are 1.
-    pub hits_at_1: f64,
-    /// Share of ranks up to 3.
-    pub hits_at_3: f64,
-    /// Share of ranks up to 10.
-    pub hits_at_10: f64,
-    /// Adjusted mean rank index: 1 is perfect, 0 is chance (Berrendorf et al. 2020).
-    pub amri: f64,
-}
-
-/// What is reported of a set of held-out answers.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
-    /// Held-out answers, both directions.
-    pub n_ranks: usize,
-    /// With realistic ranks: ties count half.
-    #[serde(flatten)]
-    pub realistic: RankMetrics,
-    /// Mean reciprocal rank with test answers left out as well, which for validation is what LibKGE
-    /// reports; for test the same as `mrr`. Nothing in runs of versions that did not compute it.
-    #[serde(default)]
-    pub mrr_filtered_with_test: Option<f64>,
-    /// Mean −log P, training answers removed; nothing where probabilities are no shares.
-    pub nll_filtered: Option<f64>,
-    /// Mean −log P; nothing likewise.
-    pub nll: Option<f64>,
-    /// With optimistic ranks.
-    pub optimistic: RankMetrics,
-    /// With pessimistic ranks.
-    pub pessimistic: RankMetrics,
+    /// What its probabilities say.
+    fn probability(&self) -> ProbabilityKind;
 }
 
 /// By what results are broken down.
@@ -143,53 +65,14 @@ pub fn rank_answers(
     graph: &Graph,
     split: Split,
     scorer: &impl Scorer,
-    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Vec<AnswerRank>, Error> {
     let asked = held_out(graph, split);
     let mut ranks = Vec::with_capacity(2 * graph.triples(split).len());
-    let meaning = scorer.meaning();
-    let rank = |asked: &Asked, row: &[f32]| rank_query(graph, split, asked, row, meaning);
+    let probability = scorer.probability();
+    let rank = |asked: &Asked, row: &[f32]| rank_query(graph, split, asked, row, probability);
     for_each_row(graph, &asked, scorer, progress, rank, |found| ranks.extend(found))?;
     Ok(ranks)
-}
-
-/// Averages over some answers; nothing for none.
-pub fn metrics<'a>(ranks: impl IntoIterator<Item = &'a AnswerRank>) -> Option<Metrics> {
-    let ranks: Vec<&AnswerRank> = ranks.into_iter().collect();
-    if ranks.is_empty() {
-        return None;
-    }
-    let mean = |value: &dyn Fn(&AnswerRank) -> f64| {
-        ranks.iter().map(|rank| value(rank)).sum::<f64>() / ranks.len() as f64
-    };
-    let mean_nll = |value: fn(&AnswerRank) -> Option<f64>| {
-        let sum = ranks.iter().map(|rank| value(rank)).sum::<Option<f64>>();
-        sum.map(|sum| sum / ranks.len() as f64)
-    };
-    // A rank drawn at random is half of its candidates on average.
-    let chance_mr = mean(&|rank| (f64::from(rank.candidates) + 1.0) / 2.0);
-    let of_kind = |place: fn(&AnswerRank) -> f64| {
-        let hits = |most: f64| mean(&|rank| f64::from(u8::from(place(rank) <= most)));
-        let mr = mean(&place);
-        RankMetrics {
-            mrr: mean(&|rank| 1.0 / place(rank)),
-            mr,
-            hits_at_1: hits(1.0),
-            hits_at_3: hits(3.0),
-            hits_at_10: hits(10.0),
-            // With a single candidate every rank is 1, which is as good as it gets.
-            amri: if chance_mr > 1.0 { 1.0 - (mr - 1.0) / (chance_mr - 1.0) } else { 1.0 },
-        }
-    };
-    Some(Metrics {
-        n_ranks: ranks.len(),
-        realistic: of_kind(AnswerRank::realistic),
-        mrr_filtered_with_test: Some(mean(&|rank| 1.0 / rank.realistic_without_test())),
-        nll_filtered: mean_nll(|rank| rank.nll_filtered),
-        nll: mean_nll(|rank| rank.nll),
-        optimistic: of_kind(AnswerRank::optimistic),
-        pessimistic: of_kind(AnswerRank::pessimistic),
-    })
 }
 
 /// Metrics of each part of a breakdown that has any answers.
@@ -283,7 +166,7 @@ fn for_each_row<T: Send>(
     graph: &Graph,
     asked: &[Asked],
     scorer: &impl Scorer,
-    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    progress: &mut Progress,
     map: impl Fn(&Asked, &[f32]) -> T + Sync,
     mut take: impl FnMut(T),
 ) -> Result<(), Error> {
@@ -295,7 +178,7 @@ fn for_each_row<T: Send>(
         let found = map_block(scorer, &queries, |place, row| map(&block[place], row))?;
         found.into_iter().for_each(&mut take);
         done += block.len();
-        if progress(done, asked.len()) == Signal::Stop {
+        if progress(Event::Scoring { done, total: asked.len() }) == Signal::Stop {
             return Err(Error::Interrupted);
         }
     }
@@ -325,28 +208,68 @@ pub(crate) fn map_block<T: Send>(
     found.into_iter().collect::<Option<_>>().ok_or(Error::BrokenModel)
 }
 
-/// How many objects score higher than one, and how many the same, other known answers left out.
-pub(crate) fn rivals(row: &[f32], object: EntityId, known: &[EntityId]) -> (u32, u32) {
-    let score = row[object.0 as usize];
-    let (above, beside) = count_above(row, score);
-    // It stands beside itself, which does not count.
-    rivals_left((above, beside - 1), row, object, known)
+/// How many objects score higher than one, and how many the same.
+///
+/// Counts of parts of the objects are merged into that of all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Rivals {
+    pub(crate) above: u32,
+    pub(crate) beside: u32,
 }
 
-/// What is left of those above and beside an object without some of them, which it may be among.
-fn rivals_left(
-    (mut above, mut beside): (u32, u32),
-    row: &[f32],
-    object: EntityId,
-    without: &[EntityId],
-) -> (u32, u32) {
-    let score = row[object.0 as usize];
-    for other in without.iter().filter(|other| **other != object) {
-        let other = row[other.0 as usize];
-        above -= u32::from(other > score);
-        beside -= u32::from(other == score);
+impl Rivals {
+    /// Among all objects but the one itself and other known answers.
+    pub(crate) fn among(row: &[f32], object: EntityId, known: &[EntityId]) -> Self {
+        let score = row[object.0 as usize];
+        let parts = ScorePart::all(row).map(|part| Self::in_part(part, object, score, known));
+        parts.fold(Self::default(), Self::merge)
     }
-    (above, beside)
+
+    /// Those of an object with a score that are in a part, which the object need not be in.
+    pub(crate) fn in_part(
+        part: ScorePart,
+        object: EntityId,
+        score: f32,
+        known: &[EntityId],
+    ) -> Self {
+        let (above, beside) = count_above(part.scores, score);
+        let mut found = Self { above, beside };
+        // It stands beside itself, which does not count.
+        found.beside -= u32::from(part.score(object).is_some());
+        let others = known.iter().filter(|other| **other != object);
+        for other in others.filter_map(|other| part.score(*other)) {
+            found.above -= u32::from(other > score);
+            found.beside -= u32::from(other == score);
+        }
+        found
+    }
+
+    /// Those of both parts.
+    pub(crate) fn merge(self, other: Self) -> Self {
+        Self { above: self.above + other.above, beside: self.beside + other.beside }
+    }
+
+    /// What is left without some others, which the object may be among.
+    pub(crate) fn without<T: PartialOrd>(
+        self,
+        scores: &[T],
+        object: EntityId,
+        others: &[EntityId],
+    ) -> Self {
+        let score = &scores[object.0 as usize];
+        let mut left = self;
+        for other in others.iter().filter(|other| **other != object) {
+            let other = &scores[other.0 as usize];
+            left.above -= u32::from(other > score);
+            left.beside -= u32::from(other == score);
+        }
+        left
+    }
+
+    /// How many less `other` has, above and beside.
+    fn minus(self, other: Self) -> (u32, u32) {
+        (self.above - other.above, self.beside - other.beside)
+    }
 }
 
 fn rank_query(
@@ -354,25 +277,24 @@ fn rank_query(
     split: Split,
     asked: &Asked,
     row: &[f32],
-    meaning: Meaning,
+    probability: ProbabilityKind,
 ) -> Vec<AnswerRank> {
     let number = asked.number as usize;
     let known = graph.answers().up_to(number, split);
     let train = graph.answers().in_split(number, Split::Train);
     let all = graph.answers().up_to(number, Split::Test);
-    let left = (meaning == Meaning::Share).then(|| log_left(row, train));
+    let left = (probability == ProbabilityKind::Categorical).then(|| log_left(row, train));
     let rank = |object: EntityId| {
         let score = row[object.0 as usize];
-        let (above, beside) = rivals(row, object, known);
-        let (above_all, beside_all) =
-            rivals_left((above, beside), row, object, &all[known.len()..]);
+        let filtered = Rivals::among(row, object, known);
+        let unknown = filtered.without(row, object, &all[known.len()..]);
         let others = known.len() - usize::from(known.contains(&object));
         AnswerRank {
             query: asked.number,
             object,
-            above,
-            beside,
-            from_test: (above - above_all, beside - beside_all),
+            above: filtered.above,
+            beside: filtered.beside,
+            from_test: filtered.minus(unknown),
             candidates: (row.len() - others) as u32,
             nll_filtered: left.map(|left| filtered_nll(left, train, object, score)),
             nll: left.map(|_| -f64::from(score)),

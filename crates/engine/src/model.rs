@@ -1,297 +1,201 @@
-//! What is a model, as a whole?
+//! Models: a trained network and the graph it was trained on.
 //!
-//! An encoder, a score, an optional bias per object, and an output layer; a loss for a batch of queries
-//! when training, and log-probabilities of all objects when asked.
+//! What a model knows of itself: its config, its graph, its tensors, the temperature that suits it, and
+//! how well it answers held-out queries. It is made by a [`Trainer`](crate::Trainer) or opened from a
+//! run folder, and asked by a [`Predictor`](crate::Predictor).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use burn::module::{Module, Param};
-use burn::tensor::Tensor;
-use fullrank_graph::Query;
+use fullrank_graph::{Graph, Query, Split};
+use safetensors::tensor::{Dtype, TensorView};
 
-use crate::config::{Config, OutputKind};
-use crate::encoder::{Domain, Encoded, Encoder, EncoderConfig, Pass, Queries};
-use crate::evaluate::Scorer;
-use crate::ops::{
-    BatchAnswers, Logits, PairScore, Products, SoftmaxOptions, Workspace, binary_cross_entropy,
-    cross_entropy, gather_rows, map_log_probs, pairwise_scores,
+use crate::config::Config;
+use crate::error::Error;
+use crate::evaluate::{
+    Calibration, Scorer, calibrate, fit_temperature, rank_answers, rank_by_popularity,
 };
-use crate::output::{
-    Meaning, Negatives, Output, Sampled, logistic_loss, margin_loss, mean_entropy, sampled_softmax,
-};
-use crate::random::{Noise, Weights};
-use crate::score::Score;
+use crate::metrics::{AnswerRank, Metrics, metrics};
+use crate::network::{Network, Scoring};
+use crate::parameters::{Named, count, tensors};
+use crate::part::{ProbabilityKind, TableRows};
+use crate::progress::{Progress, Trained};
 
-/// A model of any kind.
-#[derive(Module, Debug)]
-pub(crate) struct Model {
-    pub(crate) encoder: Encoder,
-    pub(crate) score: Score,
-    #[module(skip)]
-    pub(crate) of_pairs: PairScore,
-    bias: Option<Param<Tensor<1>>>,
-    /// Added to every score.
-    shift: f64,
-    output: Output,
-    #[module(skip)]
-    meaning: Meaning,
-}
-
-/// One batch: queries and their weighted answers.
-#[derive(Debug, Clone)]
-pub(crate) struct Batch {
-    pub(crate) queries: Queries,
-    pub(crate) answers: Arc<BatchAnswers>,
-    /// Nothing where answers are compared with all objects.
-    pub(crate) negatives: Option<Negatives>,
-}
-
-/// The parts of a batch's loss that are reported.
+/// A trained model and the graph it was trained on.
 #[derive(Debug)]
-pub(crate) struct Loss {
-    /// What is minimised, `[1]`.
-    pub(crate) total: Tensor<1>,
-    /// Cross-entropy of all answers, or of all objects each for itself, or what answers fall short
-    /// of their margin, not divided by anything, `[1]`.
-    pub(crate) cross_entropy: Tensor<1>,
+pub struct Model {
+    graph: Arc<Graph>,
+    config: Config,
+    scoring: Scoring,
+    n_parameters: usize,
+    trained: Trained,
+    pub(crate) temperature: Option<f64>,
+}
+
+/// A table of learned numbers, for other programs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// As in `model.safetensors`.
+    pub name: String,
+    /// Rows first.
+    pub shape: Vec<usize>,
+    /// Row after row.
+    pub values: Vec<f32>,
+    /// What its rows belong to.
+    pub rows: TableRows,
+}
+
+/// What a model comes to on one held-out split.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SplitResult {
+    /// The split.
+    pub split: Split,
+    /// Where each of its answers stands.
+    pub ranks: Vec<AnswerRank>,
+    /// Their averages.
+    pub metrics: Metrics,
+    /// The same of ranking by popularity alone.
+    pub popularity: Metrics,
+}
+
+/// What a training has come to, in the end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    /// Every held-out split that has triples.
+    pub splits: Vec<SplitResult>,
+    /// On the last of these splits, as trained and then at the temperature that was fitted.
+    pub calibration: Vec<Calibration>,
+}
+
+impl Finished {
+    /// The result on a split; nothing if it has no triples.
+    pub fn of(&self, split: Split) -> Option<&SplitResult> {
+        self.splits.iter().find(|result| result.split == split)
+    }
 }
 
 impl Model {
-    /// A new model.
-    pub(crate) fn new(settings: &Config, domain: &Domain, mut weights: Weights) -> Self {
-        let config = EncoderConfig { domain, settings };
-        let encoder = Encoder::new(settings.encoder, &config, &mut weights);
-        let output = Output::new(settings, domain.entities, &mut weights);
-        let score = Score::new(settings, &mut weights);
-        let bias = || Param::from_tensor(Tensor::zeros([domain.entities], &weights.device));
-        let bias = settings.bias.then(bias);
-        let of_pairs = settings.pair_score();
-        let (shift, meaning) = (settings.shift(), settings.output.meaning());
-        Self { encoder, score, of_pairs, bias, shift, output, meaning }
+    pub(crate) fn new(
+        graph: Arc<Graph>,
+        config: Config,
+        network: Network,
+        trained: Trained,
+    ) -> Self {
+        let n_parameters = count(&network);
+        let scoring = network.scoring();
+        Self { graph, config, scoring, n_parameters, trained, temperature: None }
     }
 
-    /// Learned numbers of such a model, without building it.
-    pub(crate) fn n_parameters(settings: &Config, domain: &Domain) -> usize {
-        let bias = if settings.bias { domain.entities } else { 0 };
-        let encoder = settings.encoder.n_parameters(&EncoderConfig { domain, settings });
-        encoder
-            + settings.score().n_parameters(settings)
-            + bias
-            + settings.n_output_parameters(domain.entities)
+    /// What it was trained with.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
-    /// Numbers that a batch makes beyond rows of tables and what the kernels need, and their gradients.
-    pub(crate) fn n_batch_values(settings: &Config, domain: &Domain, batch: usize) -> usize {
-        settings.encoder.n_batch_values(&EncoderConfig { domain, settings }, batch)
-            + settings.score().n_batch_values(settings, domain.entities, batch)
-            + settings.n_output_batch_values(domain.entities)
+    /// What it was trained on.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
     }
 
-    /// The loss of a batch, divided by its number of queries.
-    pub(crate) fn loss(
+    /// Learned numbers.
+    pub fn n_parameters(&self) -> usize {
+        self.n_parameters
+    }
+
+    /// What its training came to.
+    pub fn trained(&self) -> Trained {
+        self.trained
+    }
+
+    /// What to divide log-probabilities by, if it was fitted on validation.
+    pub fn temperature(&self) -> Option<f64> {
+        self.temperature
+    }
+
+    /// Everything the model has learned, and its running statistics.
+    pub fn tables(&self) -> Vec<Table> {
+        let known: Vec<(String, TableRows)> = self.config.tables().collect();
+        let rows = |name: &str| {
+            let found = known.iter().find(|(known, _)| known == name);
+            found.map_or(TableRows::Other, |(_, rows)| *rows)
+        };
+        let table = |tensor: Named| Table {
+            rows: rows(&tensor.name),
+            name: tensor.name,
+            shape: tensor.shape,
+            values: tensor.values.into_data().try_into_vec().expect("models are f32"),
+        };
+        tensors(self.network()).into_iter().map(table).collect()
+    }
+
+    /// How well the model answers a split; nothing if that has no triples.
+    ///
+    /// # Errors
+    /// When a score is not a number, or when `progress` says stop.
+    pub fn evaluate(
         &self,
-        batch: &Batch,
-        config: &Config,
-        noise: &Noise,
-        workspace: &Arc<Mutex<Workspace>>,
-    ) -> Loss {
-        let objects = self.encoder.objects(Some(noise));
-        let pass = Pass { objects: &objects, noise: Some(noise) };
-        let Encoded { query, factors } = self.encoder.forward(&batch.queries, &pass);
-        let query = noise.drop(query, config.query_dropout());
-        let n_queries = query.dims()[0] as f64;
-        let mut entropy = None;
-        let cross_entropy = match &batch.negatives {
-            Some(negatives) => self.sampled_loss(query, &pass, (batch, negatives), config),
-            None => {
-                let input = self.logits(query, self.scored(objects.clone()), pass.noise);
-                entropy = (input.log_prior.dims()[1] > 1 && config.entropy_weight > 0.0)
-                    .then(|| mean_entropy(input.log_prior.clone()));
-                let answers = Arc::clone(&batch.answers);
-                let shortcuts = config.shortcuts(input.objects.dims()[0], noise);
-                match self.meaning {
-                    Meaning::Share => {
-                        let options =
-                            SoftmaxOptions { smoothing: config.smoothing as f32, shortcuts };
-                        cross_entropy(input, answers, options, workspace)
-                    }
-                    Meaning::Holds => binary_cross_entropy(input, answers, shortcuts, workspace),
-                }
+        split: Split,
+        progress: &mut Progress,
+    ) -> Result<Option<Metrics>, Error> {
+        Ok(metrics(&rank_answers(&self.graph, split, self, progress)?))
+    }
+
+    /// What is done when a training is over: held-out answers are ranked, by the model and by
+    /// popularity, a temperature is fitted on validation if there is none, and probabilities are
+    /// compared with what came true.
+    ///
+    /// # Errors
+    /// When a score is not a number, or when `progress` says stop.
+    pub fn finish(&mut self, progress: &mut Progress) -> Result<Finished, Error> {
+        let mut splits = Vec::new();
+        for split in [Split::Valid, Split::Test] {
+            let ranks = rank_answers(&self.graph, split, self, progress)?;
+            let popularity = rank_by_popularity(&self.graph, split, progress)?;
+            if let (Some(metrics), Some(popularity)) = (metrics(&ranks), metrics(&popularity)) {
+                splits.push(SplitResult { split, ranks, metrics, popularity });
             }
-        };
-        let mut total = cross_entropy.clone().div_scalar(n_queries);
-        if let Some(entropy) = entropy {
-            total = total - entropy.mul_scalar(config.entropy_weight);
         }
-        if config.n3 > 0.0 || config.l2 > 0.0 {
-            let penalty = self.penalty(batch, objects, factors, config);
-            total = total + penalty.div_scalar(n_queries);
+        if self.temperature.is_none() {
+            self.temperature = fit_temperature(&self.graph, Split::Valid, self, progress)?;
         }
-        Loss { total, cross_entropy: cross_entropy.detach() }
+        let mut calibration = Vec::new();
+        if let Some(last) = splits.last() {
+            for temperature in [1.0].into_iter().chain(self.temperature) {
+                calibration.push(calibrate(&self.graph, last.split, self, temperature, progress)?);
+            }
+        }
+        Ok(Finished { splits, calibration })
     }
 
-    /// The model with its table of objects, ready to be asked.
-    pub(crate) fn scoring(self) -> Scoring {
-        let objects = self.encoder.objects(None);
-        let scored = self.scored(objects.clone());
-        Scoring { model: self, objects, scored, products: Products::Whole }
-    }
-
-    /// The table of objects, as score and output layer have it.
-    fn scored(&self, objects: Tensor<2>) -> Tensor<2> {
-        self.output.objects(self.score.objects(objects))
-    }
-
-    /// `objects` are as they are scored.
-    fn logits(&self, query: Tensor<2>, objects: Tensor<2>, noise: Option<&Noise>) -> Logits {
-        let components = self.output.forward(query, noise);
-        Logits {
-            context: self.score.queries(components.context),
-            log_prior: components.log_prior,
-            bias: self.biases(&objects),
-            objects,
-            score: self.of_pairs,
-            weights: self.weights(),
-        }
-    }
-
-    /// What has been learned of how a pair is scored; a score and an output layer that both learn are
-    /// refused.
-    fn weights(&self) -> Option<Tensor<1>> {
-        self.score.weights().or_else(|| self.output.weights())
-    }
-
-    /// What is added to the scores of each object, `[E]`.
-    fn biases(&self, objects: &Tensor<2>) -> Option<Tensor<1>> {
-        let learned = self.bias.as_ref().map(Param::val);
-        if self.shift == 0.0 {
-            return learned;
-        }
-        let none = || Tensor::zeros([objects.dims()[0]], &objects.device());
-        Some(learned.unwrap_or_else(none).add_scalar(self.shift))
-    }
-
-    /// The loss of a batch against the entities drawn for it, `[1]`.
-    fn sampled_loss(
-        &self,
-        query: Tensor<2>,
-        pass: &Pass,
-        (batch, negatives): (&Batch, &Negatives),
-        config: &Config,
-    ) -> Tensor<1> {
-        let context = self.score.queries(query);
-        let answers = &*batch.answers;
-        let vectors = |ids: &Arc<[u32]>| {
-            self.score.objects(gather_rows(pass.objects.clone(), Arc::clone(ids)))
-        };
-        let bias = |ids: &Arc<[u32]>| {
-            let column = |bias: &Param<Tensor<1>>| bias.val().reshape([-1, 1]);
-            let rows = self.bias.as_ref().map(|bias| gather_rows(column(bias), Arc::clone(ids)));
-            rows.map(|rows| rows.reshape([ids.len()]))
-        };
-        let ids: Arc<[u32]> = answers.objects.as_slice().into();
-        let of_answers = gather_rows(context.clone(), answers.queries.as_slice().into());
-        let weights = self.weights();
-        let mut answer_scores = self.of_pairs.of_rows(weights.clone(), of_answers, vectors(&ids));
-        let mut negative_scores =
-            pairwise_scores(self.of_pairs, weights, context, vectors(&negatives.objects));
-        if let (Some(of_answers), Some(of_negatives)) = (bias(&ids), bias(&negatives.objects)) {
-            answer_scores = answer_scores + of_answers;
-            negative_scores = negative_scores + of_negatives.unsqueeze();
-        }
-        let sampled = Sampled {
-            answers,
-            answer_scores: answer_scores.add_scalar(self.shift),
-            negatives,
-            negative_scores: negative_scores.add_scalar(self.shift),
-        };
-        match config.output {
-            OutputKind::Margin => margin_loss(&sampled, config.margin, config.adversarial),
-            OutputKind::Softmax => sampled_softmax(&sampled),
-            OutputKind::Sigmoid => logistic_loss(&sampled, config.adversarial),
-            other => unreachable!("a config with negatives and {other:?} is refused"),
-        }
-    }
-
-    /// What one query's probabilities are made of: contexts, log priors, objects and biases.
-    #[cfg(test)]
-    pub(crate) fn vectors(&self, query: Query) -> (Vec<f64>, Vec<f64>, Vec<f64>, Vec<f64>) {
-        let queries =
-            Queries { subjects: [query.subject.0].into(), relations: [query.relation.0].into() };
-        let input = self.clone().scoring().logits(&queries);
-        let wide = |data: burn::tensor::TensorData| -> Vec<f64> {
-            data.iter::<f32>().map(f64::from).collect()
-        };
-        let entities = input.objects.dims()[0];
-        let bias = input.bias.map_or(vec![0.0; entities], |bias| wide(bias.into_data()));
-        let context = wide(input.context.into_data());
-        (context, wide(input.log_prior.into_data()), wide(input.objects.into_data()), bias)
-    }
-
-    /// N3 (Lacroix 2018, eq. 4) and L2 of the factors of every answer: subject, relation, object.
-    fn penalty(
-        &self,
-        batch: &Batch,
-        objects: Tensor<2>,
-        factors: Vec<Tensor<2>>,
-        config: &Config,
-    ) -> Tensor<1> {
-        let device = factors[0].device();
-        let answers = &batch.answers;
-        let mut query_weights = vec![0.0; batch.queries.subjects.len()];
-        for (query, weight) in answers.queries.iter().zip(&answers.weights) {
-            query_weights[*query as usize] += weight;
-        }
-        let weights = |weights: &[f32]| {
-            Tensor::<1>::from_floats(weights, &device).reshape([weights.len(), 1])
-        };
-        let powers = |factor: Tensor<2>| {
-            factor.clone().powi_scalar(3).mul_scalar(config.n3)
-                + factor.square().mul_scalar(config.l2)
-        };
-        let objects = gather_rows(objects, answers.objects.as_slice().into());
-        let objects = self.encoder.magnitudes(objects);
-        let mut penalty = (powers(objects) * weights(&answers.weights)).sum();
-        for factor in factors {
-            penalty = penalty + (powers(factor) * weights(&query_weights)).sum();
-        }
-        penalty
+    pub(crate) fn network(&self) -> &Network {
+        &self.scoring.network
     }
 }
 
-/// A model that is asked: its table of objects is made once for all queries.
-#[derive(Debug)]
-pub(crate) struct Scoring {
-    pub(crate) model: Model,
-    objects: Tensor<2>,
-    /// The same as they are scored.
-    scored: Tensor<2>,
-    /// How products are made where many queries are scored at once.
-    pub(crate) products: Products,
-}
-
-impl Scoring {
-    fn logits(&self, queries: &Queries) -> Logits {
-        let pass = Pass { objects: &self.objects, noise: None };
-        let query = self.model.encoder.forward(queries, &pass).query;
-        self.model.logits(query, self.scored.clone(), pass.noise)
-    }
-}
-
-impl Scorer for Scoring {
+impl Scorer for Model {
     fn map_rows<T: Send>(
         &self,
         queries: &[Query],
         map: impl Fn(usize, &[f32]) -> T + Sync,
     ) -> Vec<T> {
-        let queries = Queries {
-            subjects: queries.iter().map(|query| query.subject.0).collect(),
-            relations: queries.iter().map(|query| query.relation.0).collect(),
-        };
-        map_log_probs(self.logits(&queries), self.model.meaning, self.products, map)
+        self.scoring.map_rows(queries, map)
     }
 
-    fn meaning(&self) -> Meaning {
-        self.model.meaning
+    fn probability(&self) -> ProbabilityKind {
+        self.config.probability()
     }
+}
+
+/// Tables as one file in the safetensors format.
+///
+/// # Panics
+/// If a table has not as many values as its shape says.
+pub fn to_safetensors(tables: &[Table]) -> Vec<u8> {
+    let bytes: Vec<Vec<u8>> = tables
+        .iter()
+        .map(|table| table.values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        .collect();
+    let views = tables.iter().zip(&bytes).map(|(table, bytes)| {
+        let view = TensorView::new(Dtype::F32, table.shape.clone(), bytes);
+        (&table.name, view.expect("a table has as many values as its shape says"))
+    });
+    safetensors::serialize(views, None).expect("names are strings")
 }

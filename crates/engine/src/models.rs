@@ -1,93 +1,17 @@
-//! Which models are there, what does each cost, and how much can it express?
+//! The catalogue of models: which are there, what does each cost, and how much can it express?
 //!
 //! A model is an encoder, a score and an output layer. The lists are those that configs choose from,
 //! so none can be forgotten; each kind brings its own formula.
-//! What a graph demands of them is the business of `fullrank_graph::bounds`.
+//! What a graph demands of them is the business of `fullrank_bounds`.
 
 use serde::Serialize;
 
-use crate::config::{Choice, Config, OutputKind};
-use crate::encoder::{Domain, EncoderConfig, EncoderKind};
+use crate::config::Config;
+use crate::encoder::EncoderKind;
+use crate::output::OutputKind;
+use crate::part::{Domain, Formula};
 use crate::score::ScoreKind;
-
-/// What a part of a model computes, costs and limits, as people write it.
-///
-/// E, R and d are entities, relations and `dim`; inverse relations make 2R.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Formula {
-    /// For an encoder the score of a triple, for an output layer the probability of an object.
-    formula: &'static str,
-    parameters: &'static str,
-    limit: Limit,
-}
-
-/// The largest matrix rank of what a part of a model gives, over all queries and objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// Scores h·Eᵀ.
-    Dim,
-    /// Log-probabilities: scores, and the normaliser of each query.
-    DimPlusOne,
-    /// None but the number of objects.
-    Entities,
-}
-
-impl Formula {
-    pub(crate) const fn new(formula: &'static str, parameters: &'static str, limit: Limit) -> Self {
-        Self { formula, parameters, limit }
-    }
-
-    /// Of an encoder whose score is linear in the object vector.
-    pub(crate) const fn linear(formula: &'static str, parameters: &'static str) -> Self {
-        Self::new(formula, parameters, Limit::Dim)
-    }
-}
-
-impl Limit {
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Dim => "d",
-            Self::DimPlusOne => "d + 1",
-            Self::Entities => "none",
-        }
-    }
-
-    fn value(self, sizes: Sizes) -> usize {
-        let Sizes { entities, dim, .. } = sizes;
-        match self {
-            Self::Dim => dim.min(entities),
-            Self::DimPlusOne => (dim + 1).min(entities),
-            Self::Entities => entities,
-        }
-    }
-}
-
-impl Config {
-    /// The largest matrix rank that the log-probabilities of such a model can have over all queries and
-    /// objects; of one that says whether each triple holds, its log-odds. Nothing if there is no limit
-    /// but the number of objects.
-    pub fn max_matrix_rank(&self) -> Option<usize> {
-        let limit = match self.output {
-            // A mixture of one is a projection, and no mixture.
-            OutputKind::Mixture if self.components == 1 => OutputKind::Softmax.formula().limit,
-            OutputKind::MixtureOfSigmoids if self.components == 1 => {
-                OutputKind::Sigmoid.formula().limit
-            }
-            output => output.formula().limit,
-        };
-        let of_output = match limit {
-            Limit::Dim => self.dim,
-            // Its scores are not those of the object vectors, and there are no more than their width.
-            Limit::DimPlusOne if self.output == OutputKind::Fourier => {
-                self.scored_dims().0.min(self.dim + 1)
-            }
-            Limit::DimPlusOne => self.dim + 1,
-            Limit::Entities => return None,
-        };
-        // A bias per object is a row that every query adds.
-        self.score().is_linear().then_some(of_output + usize::from(self.bias))
-    }
-}
+use crate::settings::Choice;
 
 /// A graph and a dimension, as far as they matter for the size of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -173,32 +97,44 @@ pub fn catalogue(sizes: Option<Sizes>) -> Catalogue {
 }
 
 fn encoder(kind: EncoderKind, sizes: Option<Sizes>) -> Part {
-    let settings = |sizes: &Sizes| Config { encoder: kind, dim: sizes.dim, ..Config::default() };
+    let config = |sizes: &Sizes| with_dim(Config::of(kind, None, OutputKind::Softmax), sizes);
     let fits = |sizes: &Sizes| {
-        let halves = !kind.halves() || sizes.dim.is_multiple_of(2);
-        halves && kind.fault(&settings(sizes)).is_none()
+        let config = config(sizes);
+        !config.encoder.refusals(&config.with()).iter().any(|refusal| refusal.name == "dim")
     };
-    part(kind.name(), kind.formula(), sizes.filter(fits), |sizes| {
-        let settings = settings(&sizes);
-        let domain = Domain::without_edges(sizes.entities, 2 * sizes.relations);
-        let own = kind.n_parameters(&EncoderConfig { domain: &domain, settings: &settings });
+    part(kind.name(), kind.facts().formula, sizes.filter(fits), |sizes| {
+        let (config, domain) = (config(&sizes), domain(&sizes));
+        let own = config.encoder.n_parameters(config.with(), &domain);
         // With its score, which alone makes it what its formula says.
-        own + settings.score().n_parameters(&settings)
+        own + config.score.n_parameters(config.with(), &domain)
     })
 }
 
 fn score(kind: ScoreKind, sizes: Option<Sizes>) -> Part {
+    let config = |sizes: &Sizes| {
+        with_dim(Config::of(EncoderKind::DistMult, Some(kind), OutputKind::Softmax), sizes)
+    };
     let fits = |sizes: &Sizes| !kind.halves() || sizes.dim.is_multiple_of(2);
     part(kind.name(), kind.formula(), sizes.filter(fits), |sizes| {
-        kind.n_parameters(&Config { score: Some(kind), dim: sizes.dim, ..Config::default() })
+        let config = config(&sizes);
+        config.score.n_parameters(config.with(), &domain(&sizes))
     })
 }
 
 fn output(kind: OutputKind, sizes: Option<Sizes>) -> Part {
-    part(kind.name(), kind.formula(), sizes, |sizes| {
-        let settings = Config { output: kind, dim: sizes.dim, ..Config::default() };
-        settings.n_output_parameters(sizes.entities)
+    part(kind.name(), kind.facts().formula, sizes, |sizes| {
+        let config = with_dim(Config::of(EncoderKind::DistMult, None, kind), &sizes);
+        config.output.n_parameters(config.with(), &domain(&sizes))
     })
+}
+
+fn with_dim(mut config: Config, sizes: &Sizes) -> Config {
+    config.model.dim = sizes.dim;
+    config
+}
+
+fn domain(sizes: &Sizes) -> Domain {
+    Domain::without_edges(sizes.entities, 2 * sizes.relations)
 }
 
 fn part(
@@ -210,7 +146,7 @@ fn part(
     let Formula { formula, parameters, limit } = formula;
     let at = sizes.map(|sizes| PartSize {
         n_parameters: n_parameters(sizes),
-        max_matrix_rank: limit.value(sizes),
+        max_matrix_rank: limit.at(sizes.dim).unwrap_or(usize::MAX).min(sizes.entities),
     });
     Part { name, formula, parameters, bottleneck: limit.text(), at }
 }
@@ -246,26 +182,26 @@ mod tests {
 
     #[test]
     fn a_model_is_limited_by_its_output_its_score_and_its_bias() {
-        use OutputKind::{Fourier, Mixture, MixtureOfSigmoids, Sigmoid, Softmax};
-        let limit = |output, components, bias, score| {
-            let config = Config { dim: 8, output, components, bias, score, ..Config::default() };
-            config.max_matrix_rank()
-        };
-        for (output, components, expected) in [
-            (Softmax, 4, Some(9)),
-            (Mixture, 4, None),
-            (Mixture, 1, Some(9)),
-            (Sigmoid, 4, Some(8)),
-            (MixtureOfSigmoids, 4, None),
-            (MixtureOfSigmoids, 1, Some(8)),
-            (Fourier, 4, Some(9)),
+        for (output, expected) in [
+            ("output = \"softmax\"", Some(9)),
+            ("output = \"mixture\"\ncomponents = 4", None),
+            ("output = \"mixture\"\ncomponents = 1", Some(9)),
+            ("output = \"sigmoid\"", Some(8)),
+            ("output = \"mixture-of-sigmoids\"\ncomponents = 4", None),
+            ("output = \"mixture-of-sigmoids\"\ncomponents = 1", Some(8)),
+            ("output = \"fourier\"", Some(9)),
         ] {
-            assert_eq!(limit(output, components, false, None), expected, "{output:?}");
-            let with_bias = limit(output, components, true, None);
-            assert_eq!(with_bias, expected.map(|limit| limit + 1), "{output:?}");
-            assert_eq!(limit(output, components, false, Some(ScoreKind::L1)), None, "{output:?}");
+            let limit = |more: &str| {
+                let config = Config::parse(&format!("dim = 8\n{output}\n{more}")).unwrap();
+                config.max_matrix_rank()
+            };
+            assert_eq!(limit(""), expected, "{output}");
+            assert_eq!(limit("bias = true"), expected.map(|limit| limit + 1), "{output}");
+            if !output.contains("fourier") {
+                assert_eq!(limit("score = \"l1\""), None, "{output}");
+            }
         }
-        let few = Config { frequencies: Some(2), output: Fourier, ..Config::default() };
+        let few = Config::parse("output = \"fourier\"\nfrequencies = 2").unwrap();
         assert_eq!(few.max_matrix_rank(), Some(5));
     }
 

@@ -1,4 +1,4 @@
-//! Which tensors does a model have, and what are they called?
+//! Parameters: which tensors does a network have, and what are they called?
 //!
 //! Names are paths of fields, such as `encoder.entity`: the same in checkpoints, in the optimiser
 //! and in messages.
@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Tensor, TensorData};
 
-use crate::model::Model;
-use crate::ops::{AdamStep, Moments, adam_rows, adam_step, norm};
-use crate::rows::Whole;
+use crate::network::Network;
+use crate::ops::norm;
 
 /// The path from the root of a model to where a visitor is.
 #[derive(Debug, Default)]
@@ -34,6 +33,19 @@ impl Path {
     }
 }
 
+/// The two functions by which a visitor or mapper keeps its path, in a field of its own.
+macro_rules! keeps_path {
+    ($field:tt) => {
+        fn enter_module(&mut self, name: &str, container: &str) {
+            self.$field.enter(name, container);
+        }
+        fn exit_module(&mut self, _: &str, _: &str) {
+            self.$field.exit();
+        }
+    };
+}
+pub(crate) use keeps_path;
+
 /// A tensor by its name, flattened.
 #[derive(Debug, Clone)]
 pub(crate) struct Named {
@@ -44,16 +56,11 @@ pub(crate) struct Named {
     pub(crate) is_learned: bool,
 }
 
-/// All tensors of a model, always in the same order.
-pub(crate) fn tensors(model: &Model) -> Vec<Named> {
+/// All tensors of a network, always in the same order.
+pub(crate) fn tensors(model: &Network) -> Vec<Named> {
     struct Collector(Path, Vec<Named>);
     impl ModuleVisitor for Collector {
-        fn enter_module(&mut self, name: &str, container: &str) {
-            self.0.enter(name, container);
-        }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.0.exit();
-        }
+        keeps_path!(0);
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let name = self.0.name();
             let tensor = param.val();
@@ -72,22 +79,17 @@ pub(crate) fn tensors(model: &Model) -> Vec<Named> {
     collector.1
 }
 
-/// Learned numbers of a model.
-pub(crate) fn count(model: &Model) -> usize {
+/// Learned numbers of a network.
+pub(crate) fn count(model: &Network) -> usize {
     let learned = tensors(model).into_iter().filter(|tensor| tensor.is_learned);
     learned.map(|tensor| tensor.shape.iter().product::<usize>()).sum()
 }
 
 /// Puts values in the place of a model's own; those of each tensor must be there and fit.
-pub(crate) fn replace(model: Model, values: BTreeMap<String, TensorData>) -> Model {
+pub(crate) fn replace(model: Network, values: BTreeMap<String, TensorData>) -> Network {
     struct Replacer(Path, BTreeMap<String, TensorData>);
     impl ModuleMapper for Replacer {
-        fn enter_module(&mut self, name: &str, container: &str) {
-            self.0.enter(name, container);
-        }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.0.exit();
-        }
+        keeps_path!(0);
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
             let name = self.0.name();
             let values = self.1.remove(&name).unwrap_or_else(|| panic!("no values for `{name}`"));
@@ -109,106 +111,11 @@ pub(crate) fn like<const D: usize>(old: &Tensor<D>, new: Tensor<D>) -> Tensor<D>
     }
 }
 
-/// Adam (Kingma and Ba 2015) over all tensors of a model.
-#[derive(Debug, Default)]
-pub(crate) struct Adam {
-    /// Steps made.
-    pub(crate) steps: u64,
-    /// By name; a tensor has none before its first gradient.
-    pub(crate) moments: BTreeMap<String, Moments>,
-}
-
-impl Adam {
-    const BETA_1: f64 = 0.9;
-    const BETA_2: f64 = 0.999;
-    /// As in the paper and in PyTorch.
-    const EPSILON: f64 = 1e-8;
-
-    /// One step down `grad_factor` times the gradients; of a model with some rows of `whole` tables,
-    /// it gives the model with all of them.
-    pub(crate) fn step(
-        &mut self,
-        model: Model,
-        mut grads: GradientsParams,
-        whole: Option<Whole>,
-        learning_rate: f64,
-        grad_factor: f64,
-    ) -> Model {
-        self.steps += 1;
-        let steps = self.steps as f64;
-        let step = AdamStep {
-            beta_1: Self::BETA_1 as f32,
-            beta_2: Self::BETA_2 as f32,
-            rate: (learning_rate / (1.0 - Self::BETA_1.powf(steps))) as f32,
-            second_factor: (1.0 / (1.0 - Self::BETA_2.powf(steps)).sqrt()) as f32,
-            epsilon: Self::EPSILON as f32,
-            grad_factor: grad_factor as f32,
-        };
-        let moments = &mut self.moments;
-        let grads = &mut grads;
-        model.map(&mut Stepper { path: Path::default(), grads, moments, whole, step })
-    }
-}
-
-struct Stepper<'a> {
-    path: Path,
-    grads: &'a mut GradientsParams,
-    moments: &'a mut BTreeMap<String, Moments>,
-    whole: Option<Whole>,
-    step: AdamStep,
-}
-
-impl ModuleMapper for Stepper<'_> {
-    fn enter_module(&mut self, name: &str, container: &str) {
-        self.path.enter(name, container);
-    }
-    fn exit_module(&mut self, _: &str, _: &str) {
-        self.path.exit();
-    }
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let name = self.path.name();
-        let whole = self.whole.as_mut();
-        let whole = whole.and_then(|whole| Some((whole.tables.remove(&name)?, &whole.ids[..])));
-        let Some(grad) = self.grads.remove::<D>(param.id) else {
-            assert!(whole.is_none(), "rows of `{name}` without a gradient");
-            return param;
-        };
-        let len = match &whole {
-            Some((table, _)) => table.dims()[0],
-            None => grad.shape().num_elements(),
-        };
-        // Taken out and put back, so that nothing else holds the tensors and they change in place.
-        let moments = self.moments.remove(&name);
-        let moments = moments.unwrap_or_else(|| zero_moments(len, &grad.device()));
-        let (id, tensor, mapper) = param.consume();
-        let (tensor, moments) = match whole {
-            Some((table, ids)) => {
-                let mut shape: [usize; D] = tensor.dims();
-                shape[0] = len / shape[1..].iter().product::<usize>();
-                let (table, moments) = adam_rows(self.step, table, grad, ids, moments);
-                (table.reshape(shape), moments)
-            }
-            None => adam_step(self.step, tensor.inner(), grad, moments),
-        };
-        self.moments.insert(name, moments);
-        Param::from_mapped_value(id, Tensor::from_inner(tensor).require_grad(), mapper)
-    }
-}
-
-fn zero_moments(len: usize, device: &Device) -> Moments {
-    Moments { first: Tensor::zeros([len], device), second: Tensor::zeros([len], device) }
-}
-
 /// The gradient of every tensor, by name and flattened.
-fn named_gradients(model: &Model, grads: &GradientsParams) -> Vec<(String, Tensor<1>)> {
+fn named_gradients(model: &Network, grads: &GradientsParams) -> Vec<(String, Tensor<1>)> {
     struct Collector<'a>(Path, &'a GradientsParams, Vec<(String, Tensor<1>)>);
     impl ModuleVisitor for Collector<'_> {
-        fn enter_module(&mut self, name: &str, container: &str) {
-            self.0.enter(name, container);
-        }
-        fn exit_module(&mut self, _: &str, _: &str) {
-            self.0.exit();
-        }
+        keeps_path!(0);
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if let Some(grad) = self.1.get::<D>(param.id) {
                 self.2.push((self.0.name(), grad.reshape([-1])));
@@ -221,13 +128,13 @@ fn named_gradients(model: &Model, grads: &GradientsParams) -> Vec<(String, Tenso
 }
 
 /// The Euclidean norm of each tensor's gradient, by name.
-pub(crate) fn norms(model: &Model, grads: &GradientsParams) -> Vec<(String, f64)> {
+pub(crate) fn norms(model: &Network, grads: &GradientsParams) -> Vec<(String, f64)> {
     let grads = named_gradients(model, grads).into_iter();
     grads.map(|(name, grad)| (name, norm(grad))).collect()
 }
 
 /// The gradients of all tensors one after the other, always in the same order.
-pub(crate) fn gradients(model: &Model, grads: &GradientsParams) -> Vec<f32> {
+pub(crate) fn gradients(model: &Network, grads: &GradientsParams) -> Vec<f32> {
     let values = |(_, grad): (_, Tensor<1>)| {
         grad.into_data().try_into_vec::<f32>().expect("models are made of f32")
     };

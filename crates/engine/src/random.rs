@@ -1,4 +1,4 @@
-//! Where do random numbers come from, so that a run repeats and resumes bit for bit?
+//! Random numbers: where do they come from, so that a run repeats and resumes bit for bit?
 //!
 //! Every use has a generator of its own, made from the seed, the purpose and a counter.
 //! Nothing has a state to be saved: update 1,000 draws the same numbers in a run that was

@@ -1,4 +1,4 @@
-//! How many dimensions do a model's log-probabilities really have?
+//! The spectrum: how many dimensions do a model's log-probabilities really have?
 //!
 //! The matrix has a row per distinct query of a split, both directions, and a column per entity.
 //! Its matrix rank is the number of singular values above max(m, n)·ε·σ_max, where ε is that of f32:
@@ -25,9 +25,9 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::evaluate::{Scorer, held_out_queries};
-use crate::output::Meaning;
+use crate::part::ProbabilityKind;
+use crate::progress::{Event, Progress, Signal};
 use crate::random::{Purpose, generator};
-use crate::train::Signal;
 use gram::{Gram, Sketch};
 
 /// The singular values of a model's log-probabilities.
@@ -60,10 +60,10 @@ pub enum Measured {
 }
 
 impl Measured {
-    fn of(meaning: Meaning) -> Self {
-        match meaning {
-            Meaning::Share => Self::LogProbabilities,
-            Meaning::Holds => Self::LogOdds,
+    fn of(probability: ProbabilityKind) -> Self {
+        match probability {
+            ProbabilityKind::Categorical => Self::LogProbabilities,
+            ProbabilityKind::Bernoulli => Self::LogOdds,
         }
     }
 }
@@ -114,23 +114,6 @@ impl Fall {
     }
 }
 
-/// What the work is at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// Queries are scored.
-    Scoring {
-        /// Rows done.
-        done: usize,
-        /// Rows to be done; a sketch scores every query twice.
-        total: usize,
-    },
-    /// Eigenvalues of a matrix with so many rows are computed; nothing can stop that.
-    Solving {
-        /// Rows and columns.
-        side: usize,
-    },
-}
-
 /// How much memory the work may take, in numbers.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
@@ -155,7 +138,7 @@ pub fn spectrum(
     graph: &Graph,
     split: Split,
     scorer: &impl Scorer,
-    progress: &mut dyn FnMut(Stage) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Option<Spectrum>, Error> {
     let queries = held_out_queries(graph, split);
     if queries.is_empty() {
@@ -181,7 +164,7 @@ impl<S: Scorer> Rows<'_, S> {
     ) -> Result<(), Error> {
         /// Of one block.
         const FLOATS: usize = 16 * 1024 * 1024;
-        let measured = Measured::of(self.scorer.meaning());
+        let measured = Measured::of(self.scorer.probability());
         let measure = |_, row: &[f32]| -> Option<Vec<f32>> {
             let are_finite = row.iter().fold(true, |are, x| are & x.is_finite());
             are_finite.then(|| match measured {
@@ -216,7 +199,7 @@ fn log_odds(log_prob: f32) -> f32 {
 fn of_rows(
     rows: &Rows<impl Scorer>,
     limits: Limits,
-    progress: &mut dyn FnMut(Stage) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Spectrum, Error> {
     let (m, n) = (rows.queries.len(), rows.n_entities);
     let is_wide = m < n;
@@ -228,7 +211,7 @@ fn of_rows(
     } else {
         (Method::Exact, of_tall(rows, progress)?)
     };
-    progress(Stage::Solving { side: gram.side() });
+    progress(Event::Solving { side: gram.side() });
     let singular_values = gram.singular_values();
     let largest = singular_values[0];
     let usual = m.max(n) as f64 * f64::from(f32::EPSILON);
@@ -237,7 +220,7 @@ fn of_rows(
         matrix_rank: singular_values.partition_point(|value| *value > tolerance * largest),
     };
     let ranks = [10.0 * usual, usual, 0.1 * usual].map(rank_at).to_vec();
-    let measured = Measured::of(rows.scorer.meaning());
+    let measured = Measured::of(rows.scorer.probability());
     let largest_fall = Fall::largest(&singular_values);
     Ok(Spectrum {
         n_queries: m,
@@ -251,27 +234,21 @@ fn of_rows(
 }
 
 /// AᵀA, block of rows after block of rows.
-fn of_tall(
-    rows: &Rows<impl Scorer>,
-    progress: &mut dyn FnMut(Stage) -> Signal,
-) -> Result<Gram, Error> {
+fn of_tall(rows: &Rows<impl Scorer>, progress: &mut Progress) -> Result<Gram, Error> {
     let total = rows.queries.len();
     let mut gram = Gram::zero(rows.n_entities);
-    let progress = |done| progress(Stage::Scoring { done, total });
+    let progress = |done| progress(Event::Scoring { done, total });
     rows.for_each_block(progress, |_, block| gram.add(block))?;
     Ok(gram)
 }
 
 /// AAᵀ, for which all rows must be there.
-fn of_wide(
-    rows: &Rows<impl Scorer>,
-    progress: &mut dyn FnMut(Stage) -> Signal,
-) -> Result<Gram, Error> {
+fn of_wide(rows: &Rows<impl Scorer>, progress: &mut Progress) -> Result<Gram, Error> {
     /// Columns turned into rows at a time.
     const COLUMNS: usize = 1024;
     let (total, n) = (rows.queries.len(), rows.n_entities);
     let mut all = Vec::with_capacity(total * n);
-    let progress = |done| progress(Stage::Scoring { done, total });
+    let progress = |done| progress(Event::Scoring { done, total });
     rows.for_each_block(progress, |_, block| all.extend_from_slice(block))?;
     let mut gram = Gram::zero(total);
     for start in (0..n).step_by(COLUMNS) {
@@ -287,10 +264,10 @@ fn of_wide(
 fn sketched(
     rows: &Rows<impl Scorer>,
     width: usize,
-    progress: &mut dyn FnMut(Stage) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Gram, Error> {
     let (m, n) = (rows.queries.len(), rows.n_entities);
-    let mut stage = |done| progress(Stage::Scoring { done, total: 2 * m });
+    let mut stage = |done| progress(Event::Scoring { done, total: 2 * m });
     let mut sketch = Sketch::zero(width, n);
     rows.for_each_block(&mut stage, |first, block| {
         // Each block has a generator of its own, so the draw does not depend on what came before.

@@ -1,4 +1,4 @@
-//! Which objects are known to answer a query?
+//! Answers: which objects are known to answer a query?
 //!
 //! One index serves training targets, filters of evaluation and degrees.
 //! The answers of a query lie side by side: first those of training, then those that validation
@@ -112,11 +112,11 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::tests::graph;
+    use crate::Graph;
 
     #[test]
     fn each_use_is_one_slice() {
-        let graph = graph("a r c; a r b | a r e; b r a | a r d; a q b");
+        let graph = Graph::from_text("a r c; a r b | a r e; b r a | a r d; a q b");
         let answers = graph.answers();
         let names = |objects: &[EntityId]| -> Vec<String> {
             objects.iter().map(|&object| graph.entities().name(object.0).to_owned()).collect()

@@ -1,4 +1,4 @@
-//! What can be wrong with the input, in the user's terms.
+//! Errors: what can be wrong with the input, in the user's terms?
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! What would a graph with this structure look like?
+//! Synthetic graphs: what would a graph with this structure look like?
 //!
 //! Makes synthetic graphs with planted structure, one subject at a time, so that a graph of any
 //! size can be streamed to disk.

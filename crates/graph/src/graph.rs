@@ -1,4 +1,4 @@
-//! What is the graph?
+//! The graph: triples of named entities and relations, in three splits, immutable once built.
 //!
 //! Names, the triples of each split in the order of their file, and one index over all of them.
 //! A graph is immutable once built; reading files is left to `load`, cutting into splits to `split`.
@@ -82,11 +82,11 @@ impl fmt::Display for Split {
 pub struct Repeats {
     /// Triples dropped because their own split had them already, per split.
     pub within: [usize; 3],
-    /// Triples that stand in two splits; they are kept in both.
+    /// Triples of training that stand in validation too; they are kept in both.
     pub train_valid: usize,
-    /// Likewise.
+    /// Triples of training that stand in test too.
     pub train_test: usize,
-    /// Likewise, if they are not in training too.
+    /// Triples of validation that stand in test too, and not in training.
     pub valid_test: usize,
 }
 
@@ -166,6 +166,39 @@ impl Graph {
         Ok((Self { entities, relations, triples, answers, repeats }, cut))
     }
 
+    /// A small graph written in a line, for examples and tests: triples of three words, with `;`
+    /// between them and `|` between the splits.
+    ///
+    /// ```
+    /// use fullrank_graph::{Graph, Split};
+    ///
+    /// let graph = Graph::from_text("ann knows bob; bob knows cid | ann knows cid");
+    /// assert_eq!(graph.entities().len(), 3);
+    /// assert_eq!(graph.triples(Split::Valid).len(), 1);
+    /// ```
+    ///
+    /// # Panics
+    /// If a triple is not of three words, or there are more than three splits.
+    pub fn from_text(text: &str) -> Self {
+        let (mut entities, mut relations) = (Names::default(), Names::default());
+        let mut triples = [vec![], vec![], vec![]];
+        let id = |names: &mut Names, name| names.intern(name).expect("a line has few names");
+        for (split, part) in text.split('|').enumerate() {
+            for triple in part.split(';').filter(|triple| !triple.trim().is_empty()) {
+                let words: Vec<&str> = triple.split_whitespace().collect();
+                let [subject, relation, object] = words[..] else {
+                    panic!("expected subject, relation and object, found `{}`", triple.trim());
+                };
+                triples[split].push(Triple {
+                    subject: EntityId(id(&mut entities, subject)),
+                    relation: RelationId(id(&mut relations, relation)),
+                    object: EntityId(id(&mut entities, object)),
+                });
+            }
+        }
+        Self::from_triples(entities, relations, triples).expect("a line has few triples")
+    }
+
     /// The names of the entities.
     pub fn entities(&self) -> &Names {
         &self.entities
@@ -222,25 +255,6 @@ impl Graph {
 pub(crate) mod tests {
     use super::*;
 
-    /// A graph from text such as `ann knows bob; bob knows cid | ann knows cid`, with `|`
-    /// between the splits.
-    pub(crate) fn graph(text: &str) -> Graph {
-        let (mut entities, mut relations) = (Names::default(), Names::default());
-        let mut triples = [vec![], vec![], vec![]];
-        for (split, part) in text.split('|').enumerate() {
-            for triple in part.split(';').filter(|triple| !triple.trim().is_empty()) {
-                let [subject, relation, object] =
-                    triple.split_whitespace().collect::<Vec<_>>().try_into().unwrap();
-                triples[split].push(Triple {
-                    subject: EntityId(entities.intern(subject).unwrap()),
-                    relation: RelationId(relations.intern(relation).unwrap()),
-                    object: EntityId(entities.intern(object).unwrap()),
-                });
-            }
-        }
-        Graph::from_triples(entities, relations, triples).unwrap()
-    }
-
     /// The triples of a split as text.
     pub(crate) fn show(graph: &Graph, split: Split) -> Vec<String> {
         let (entities, relations) = (graph.entities(), graph.relations());
@@ -257,7 +271,9 @@ pub(crate) mod tests {
 
     #[test]
     fn repeated_triples_are_dropped_within_a_split_and_counted_across_splits() {
-        let graph = graph("b r c; a r b; b r c; b r c; a r b | a r b; a r d; a r d | a r d; b r c");
+        let graph = Graph::from_text(
+            "b r c; a r b; b r c; b r c; a r b | a r b; a r d; a r d | a r d; b r c",
+        );
         assert_eq!(show(&graph, Split::Train), ["b r c", "a r b"]);
         assert_eq!(show(&graph, Split::Valid), ["a r b", "a r d"]);
         assert_eq!(show(&graph, Split::Test), ["a r d", "b r c"]);
@@ -270,7 +286,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_inverse_of_the_inverse_is_the_relation() {
-        let graph = graph("a r b; a q b; a p b");
+        let graph = Graph::from_text("a r b; a q b; a p b");
         for id in 0..6 {
             let relation = RelationId(id);
             assert_ne!(graph.inverse(relation), relation);

@@ -1,4 +1,4 @@
-//! How is the index made?
+//! Indexing: how is the index of answers made?
 //!
 //! Every triple becomes an entry, a wide number that sorts by subject, relation and object.
 //! Entries are dealt to buckets of neighbouring subjects, sorted there, and written to their places.

@@ -1,10 +1,9 @@
 //! What is known: a knowledge graph, loaded from anything, indexed and measured.
 //!
 //! Data flows one way: [`load()`] reads files into a [`Graph`], which is immutable once built;
-//! [`Answers`] is its one index, query → known objects; [`statistics`] and [`bounds`] read it;
+//! [`Answers`] is its one index, query → known objects; [`statistics`] reads it;
 //! [`generate`] makes synthetic graphs. Nothing here learns: that is the business of the engine.
 
-pub mod bounds;
 pub mod generate;
 pub mod load;
 pub mod split;

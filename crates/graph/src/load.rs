@@ -1,4 +1,4 @@
-//! How does a file become a graph?
+//! Loading: how does a file become a graph?
 //!
 //! Finds the files of a dataset, reads and decompresses them, parses them in parallel and joins
 //! the parts. The result does not depend on the number of threads.

@@ -1,4 +1,4 @@
-//! Which number does a name have, and which name a number?
+//! The name table: which number does a name have, and which name a number?
 //!
 //! Names are kept in one string, so a million of them are three allocations.
 

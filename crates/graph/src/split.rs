@@ -1,4 +1,4 @@
-//! Which triples are held out?
+//! Splits: which triples are held out?
 //!
 //! Cuts the triples of a graph into train, valid and test, so that every entity and relation keeps
 //! a triple in training.
@@ -287,12 +287,12 @@ mod tests {
 
     use super::*;
     use crate::Graph;
-    use crate::graph::tests::{graph, show};
+    use crate::graph::tests::show;
 
     fn check(text: &str, splitter: &str, ratios: &str) -> Result<(Graph, Cut), Error> {
         let options =
             CutOptions { splitter: splitter.parse().unwrap(), ratios: ratios.parse().unwrap() };
-        let graph = graph(text);
+        let graph = Graph::from_text(text);
         let (entities, relations) = (graph.entities().clone(), graph.relations().clone());
         let triples = graph.triples(Split::Train).to_vec();
         Graph::from_uncut_triples(entities, relations, triples, &options)
@@ -388,7 +388,8 @@ mod tests {
 
     #[test]
     fn cutting_loses_no_triple() {
-        let all: BTreeSet<String> = show(&graph(&example()), Split::Train).into_iter().collect();
+        let all: BTreeSet<String> =
+            show(&Graph::from_text(&example()), Split::Train).into_iter().collect();
         for splitter in ["random:3", "pykeen:3"] {
             let (graph, _) = check(&example(), splitter, "0.7,0.2,0.1").unwrap();
             let parts: BTreeSet<String> =

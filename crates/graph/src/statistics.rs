@@ -1,7 +1,7 @@
-//! What kind of graph is this?
+//! Statistics: what kind of graph is this?
 //!
 //! Degrees, classes of relations, what training does not cover, and relations that give test
-//! answers away. It judges nothing; dimensions are left to [`crate::bounds`].
+//! answers away. It judges nothing; dimensions are left to others.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -406,12 +406,11 @@ fn count_given_away(graph: &Graph, pairs: &mut [Twins]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::tests::graph;
 
     #[test]
     fn degrees_of_a_small_graph() {
         // (a, r) has 3 answers, (a, q) and (b, r) have 1; backwards (d, r⁻¹) has 2, the others 1.
-        let graph = graph("a r b; a r c; a q d | a r d | b r d");
+        let graph = Graph::from_text("a r b; a r c; a q d | a r d | b r d");
         let forward = forward_degrees(&graph);
         assert_eq!((forward.queries, forward.median, forward.max), (3, 1.0, 3));
         assert!((forward.mean - 5.0 / 3.0).abs() < 1e-12);
@@ -430,7 +429,7 @@ mod tests {
     #[test]
     fn relations_are_classed_at_one_and_a_half() {
         // one: 1/1; fan: 3 objects per subject; join: 3 subjects per object; mesh: 1.5 and 1.5.
-        let graph = graph(
+        let graph = Graph::from_text(
             "a one b; c one d; a fan b; a fan c; a fan d; a join d; b join d; c join d;
              a mesh c; a mesh d; b mesh c",
         );
@@ -442,14 +441,14 @@ mod tests {
 
     #[test]
     fn what_training_lacks_is_counted() {
-        let graph = graph("a r b | a r c; a r b | c q a; a r b; d r a");
+        let graph = Graph::from_text("a r b | a r c; a r b | c q a; a r b; d r a");
         let expected = Unseen { entities: 2, relations: 1, valid_triples: 1, test_triples: 2 };
         assert_eq!(unseen(&graph), expected);
     }
 
     #[test]
     fn triples_from_an_entity_to_itself_neither_prove_nor_disprove_symmetry() {
-        let graph = graph("a r a; b r b; a r b; c r c; c r d; d r d | | b r a; d r c");
+        let graph = Graph::from_text("a r a; b r b; a r b; c r c; c r d; d r d | | b r a; d r c");
         let leakage = leakage(&graph);
         assert_eq!((leakage.pairs.len(), leakage.test_triples), (1, 2));
         assert_eq!(leakage.pairs[0].likeness, Likeness::Symmetric);
@@ -458,7 +457,7 @@ mod tests {
 
     #[test]
     fn triples_from_an_entity_to_itself_are_duplicated_like_others() {
-        let graph = graph("a r a; b r b; c r c; a q a | | b q b; c q c");
+        let graph = Graph::from_text("a r a; b r b; c r c; a q a | | b q b; c q c");
         let leakage = leakage(&graph);
         assert_eq!((leakage.pairs.len(), leakage.test_triples), (2, 2));
         assert_eq!(leakage.pairs[0].likeness, Likeness::Duplicate);
@@ -468,7 +467,7 @@ mod tests {
     fn twins_give_test_answers_away() {
         // `parent` and `child` invert each other but for one triple of each;
         // `sibling` is symmetric; `likes` duplicates nothing.
-        let graph = graph(
+        let graph = Graph::from_text(
             "a parent b; b child a; c parent d; d child c; e parent f; f child e; g parent h;
              i parent j; a sibling c; c sibling a; b sibling d; a likes c
              | b likes c

@@ -1,9 +1,9 @@
-//! How much noise does chance add to a gradient, and how much time does it save?
+//! `fullrank bench gradient`: how noisy are sparse gradients, and how much time do they save?
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use fullrank_engine::Run;
+use fullrank_engine::{Device, Run};
 use fullrank_engine::bench::gradient_noise;
 use serde::Serialize;
 
@@ -68,18 +68,19 @@ struct Below {
 }
 
 pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
-    let run = Run::open(&arguments.run)?;
-    if run.config.negatives.is_some() {
+    let run = Run::open(&arguments.run, Device::default())?;
+    if run.model.config().training().negatives.is_some() {
         wrong_usage("expected a run over all entities; this one draws negatives");
     }
     let mut sizes = arguments.below.clone();
     if sizes.is_empty() {
         sizes = (4..=16).step_by(2).map(|power| 0.5_f64.powi(power)).collect();
-        sizes.push(run.config.sparse_below);
+        let own = run.model.config().value("sparse_below").and_then(|value| value.as_float());
+        sizes.extend(own);
     }
     sizes.sort_by(f64::total_cmp);
     sizes.dedup();
-    let noise = gradient_noise(&run, arguments.batches as usize, &sizes)?;
+    let noise = gradient_noise(&run.model, arguments.batches as usize, &sizes)?;
     let median = |seconds: Vec<f64>| quartiles(seconds)[1];
     let sparse = noise.sparse.into_iter().map(|sparse| Below {
         below: sparse.below,

@@ -1,4 +1,4 @@
-//! How close to the machine's peak are the kernels?
+//! `fullrank bench kernels`: how close to the machine's peak are the kernels?
 
 use clap::Args;
 use fullrank_engine::bench::{KernelSizes, KernelTiming, time_kernels};
@@ -59,7 +59,7 @@ struct Timing {
     /// Median over the repetitions.
     seconds: f64,
     quartiles: [f64; 2],
-    /// What its products would take at the peak just before, of what it takes; likewise.
+    /// What its products would take at the peak just before, of what it takes: a median.
     share_of_peak: f64,
     /// 10⁹ operations a second of products of tiles, made as it makes them; median.
     peak_gflops: f64,

@@ -1,12 +1,12 @@
-//! How long does a training step take, and how much memory?
+//! `fullrank bench step`: how long does a training step take, and how much memory?
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueHint};
 use fullrank_engine::bench::StepBench;
-use fullrank_engine::config::{Choice, OutputKind};
-use fullrank_engine::{RawConfig, Run, ScoreKind};
+use fullrank_engine::settings::Choice;
+use fullrank_engine::{Device, OutputKind, RawConfig, Run, ScoreKind};
 use serde::Serialize;
 
 use super::{MB, WARM_UP, megabytes, quartiles};
@@ -193,37 +193,43 @@ pub(super) fn run(arguments: &StepArguments) -> anyhow::Result<()> {
 
 /// A bench, and the bytes forecast for it.
 fn bench_of_run(folder: &Path, arguments: &StepArguments) -> anyhow::Result<(StepBench, u64)> {
-    let run = Run::open(folder)?;
-    let mut config = run.config.clone();
-    config.batch = arguments.batch.map_or(config.batch, |batch| batch as usize);
-    config.exact |= arguments.exact;
-    config.memory_budget = arguments.memory_budget.map_or(config.memory_budget, |mb| mb as usize);
-    let forecast = fullrank_engine::forecast(&config, &run.graph);
+    let run = Run::open(folder, Device::default())?;
+    let mut config = run.model.config().clone();
+    if let Some(batch) = arguments.batch {
+        config = config.with_setting("batch", i64::from(batch))?;
+    }
+    if arguments.exact {
+        config = config.with_setting("exact", true)?;
+    }
+    if let Some(budget) = arguments.memory_budget {
+        config = config.with_setting("memory_budget", i64::from(budget))?;
+    }
+    let forecast = fullrank_engine::forecast(&config, run.model.graph());
     check_memory(forecast)?;
-    Ok((StepBench::of_run(&run, &config)?, forecast))
+    Ok((StepBench::of_model(&run.model, &config)?, forecast))
 }
 
 fn random_bench(arguments: &StepArguments) -> anyhow::Result<(StepBench, u64)> {
     let mut raw = RawConfig::default();
-    raw.add_option("encoder", &arguments.encoder);
+    raw.add("encoder", "--encoder", &arguments.encoder);
     if arguments.exact {
-        raw.add_option("exact", "true");
+        raw.add("exact", "--exact", "true");
     }
     for (name, value) in [("dim", arguments.dim), ("batch", arguments.batch.unwrap_or(1000))] {
-        raw.add_option(name, &value.to_string());
+        raw.add(name, &format!("--{name}"), &value.to_string());
     }
     if let Some(budget) = arguments.memory_budget {
-        raw.add_option("memory_budget", &budget.to_string());
+        raw.add("memory_budget", "--memory-budget", &budget.to_string());
     }
     for (name, value) in [("score", &arguments.score), ("hidden", &arguments.hidden)] {
         if let Some(value) = value {
-            raw.add_option(name, value);
+            raw.add(name, &format!("--{name}"), value);
         }
     }
     let is_mlp = raw.check()?.score() == ScoreKind::Mlp;
     let components = arguments.components.unwrap_or(if is_mlp { 0 } else { 4 });
     if let Some(negatives) = arguments.negatives {
-        raw.add_option("negatives", &negatives.to_string());
+        raw.add("negatives", "--negatives", &negatives.to_string());
     }
     let output = match (components, arguments.sigmoids) {
         (0, false) => OutputKind::Softmax,
@@ -232,14 +238,14 @@ fn random_bench(arguments: &StepArguments) -> anyhow::Result<(StepBench, u64)> {
         (_, true) => OutputKind::MixtureOfSigmoids,
     };
     let name = arguments.output.as_deref().unwrap_or(output.name());
-    raw.add_option("output", name);
+    raw.add("output", "--output", name);
     let is_mixture = OutputKind::ALL.iter().any(|kind| kind.name() == name && kind.is_mixture());
     if is_mixture {
-        raw.add_option("layers", &arguments.layers.to_string());
+        raw.add("layers", "--layers", &arguments.layers.to_string());
     }
     // Without --output, 0 has said which output layer.
     if is_mixture || arguments.output.is_some() && arguments.components.is_some() {
-        raw.add_option("components", &components.to_string());
+        raw.add("components", "--components", &components.to_string());
     }
     let config = raw.check()?;
     let &StepArguments { entities, relations, answers, .. } = arguments;

@@ -5,13 +5,12 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
 use fullrank_engine::evaluate::{Signs, classify, fit_threshold};
-use fullrank_engine::{Meaning, Run};
+use fullrank_engine::{Event, ProbabilityKind, Run};
 use fullrank_graph::Split;
 use serde::Serialize;
 
 use super::{EvaluateArguments, progress_bar, show_progress};
-use crate::output::{count, table};
-use crate::predict::probability;
+use crate::output::{count, probability, table};
 
 /// The result, for machines.
 #[derive(Serialize)]
@@ -19,7 +18,7 @@ pub(super) struct SignsReport {
     run: PathBuf,
     task: &'static str,
     split: String,
-    meaning: Meaning,
+    meaning: ProbabilityKind,
     #[serde(flatten)]
     signs: Signs,
 }
@@ -31,9 +30,9 @@ pub(super) fn signs(
 ) -> anyhow::Result<SignsReport> {
     let split = Split::from(arguments.split);
     let bar = progress_bar("telling signs");
-    let mut progress = |done, total| show_progress(&bar, stop, done, total);
-    let threshold = fit_threshold(&run.graph, run, &mut progress)?;
-    let signs = classify(&run.graph, split, run, threshold, &mut progress)?;
+    let mut progress = |event: Event| show_progress(&bar, stop, &event);
+    let threshold = fit_threshold(run.model.graph(), &run.model, &mut progress)?;
+    let signs = classify(run.model.graph(), split, &run.model, threshold, &mut progress)?;
     bar.finish_and_clear();
     let Some(signs) = signs else {
         bail!(
@@ -45,7 +44,7 @@ pub(super) fn signs(
         run: arguments.run.clone(),
         task: "signs",
         split: split.to_string(),
-        meaning: run.config.output.meaning(),
+        meaning: run.model.config().probability(),
         signs,
     })
 }
@@ -69,11 +68,11 @@ pub(super) fn signs_text(report: &SignsReport) -> String {
         None => "without validation triples there is no threshold, and no F1".to_owned(),
     };
     let caution = match report.meaning {
-        Meaning::Share => {
+        ProbabilityKind::Categorical => {
             "probabilities are shares among the answers of a query, smaller where there are many; a \
              sigmoid (--output) learns what is asked here\n"
         }
-        Meaning::Holds => "",
+        ProbabilityKind::Bernoulli => "",
     };
     format!(
         "{}\n{} pairs of {} queries and all objects: {} hold, {} do not; what earlier splits have is \

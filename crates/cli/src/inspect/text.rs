@@ -1,10 +1,10 @@
-//! The report in a terminal.
+//! The report of `inspect` in a terminal.
 
 use std::fmt::Write as _;
 
 use fullrank_graph::statistics::{Degrees, Likeness, NEARLY, Unseen};
+use fullrank_report::dimension::{AtDim, BOUNDS_HEADER, bounds_rows, reasons};
 
-use super::dimension::{AtDim, BOUNDS_HEADER, bounds_rows, reasons};
 use super::{ClassRow, Directions, LeakageReport, PerTriple, Report, Splits, TwinsRow};
 use crate::output::{count, counted, table};
 

@@ -1,4 +1,4 @@
-//! How much noise does chance add to a gradient, and how much time does it save?
+//! Noise of sparse gradients: how much does chance add, and how much time does it save?
 //!
 //! The same batches of a trained model are differentiated with all entries of the logits' gradient
 //! and with those that chance leaves, below several sizes (`sparse_below`). What differs is the noise
@@ -9,17 +9,15 @@ use std::time::Instant;
 
 use burn::optim::GradientsParams;
 
+use super::trainable;
 use crate::config::Config;
 use crate::error::Error;
-use crate::model::{Batch, Model};
+use crate::model::Model;
+use crate::network::{Batch, Network};
 use crate::ops::Workspace;
 use crate::parameters::gradients;
-use crate::random::{Noise, Weights, shuffled};
-use crate::run::Run;
-use crate::train::items::ItemList;
-use crate::train::{device, new_model};
-
-use super::with_weights_of;
+use crate::random::{Noise, shuffled};
+use crate::trainer::items::ItemList;
 
 /// What exact gradients are like, and sparse ones beside them.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,17 +45,21 @@ pub struct SparseNoise {
     pub seconds: Vec<f64>,
 }
 
-/// Measures so many batches of a run's training items, at least two; of half the items each where
+/// Measures so many batches of a model's training items, at least two; of half the items each where
 /// there are fewer.
 ///
 /// # Errors
 /// When there is nothing to learn from.
-pub fn gradient_noise(run: &Run, batches: usize, below: &[f64]) -> Result<GradientNoise, Error> {
-    let (graph, config) = (&run.graph, &run.config);
+pub fn gradient_noise(
+    model: &Model,
+    batches: usize,
+    below: &[f64],
+) -> Result<GradientNoise, Error> {
+    let (graph, config) = (model.graph(), model.config());
     let items = ItemList::of(graph, config)?;
-    let size = config.batch.min(items.len() / 2).max(1);
-    let order = shuffled((0..items.len() as u32).collect(), config.seed, 0);
-    let bench = Bench::new(run);
+    let size = config.training.batch.min(items.len() / 2).max(1);
+    let order = shuffled((0..items.len() as u32).collect(), config.training.seed, 0);
+    let bench = Bench::new(model);
     let mut exact = Sums::default();
     let mut exact_seconds = Vec::new();
     let nothing = |below: &f64| SparseNoise {
@@ -90,35 +92,39 @@ pub fn gradient_noise(run: &Run, batches: usize, below: &[f64]) -> Result<Gradie
     Ok(GradientNoise { batch: size, between_batches: exact.variance(), exact_seconds, sparse })
 }
 
-/// A run's model, ready to be differentiated.
+/// A model's network, ready to be differentiated.
 struct Bench<'a> {
     config: &'a Config,
-    model: Model,
+    network: Network,
     workspace: Arc<Mutex<Workspace>>,
 }
 
 impl<'a> Bench<'a> {
-    fn new(run: &'a Run) -> Self {
-        let config = &run.config;
-        let model = new_model(config, &run.graph, Weights::zeros(device().autodiff()));
+    fn new(model: &'a Model) -> Self {
+        let config = model.config();
+        let saved_bytes = config.training.memory_budget << 20;
         Self {
             config,
-            model: with_weights_of(run, model),
-            workspace: Arc::new(Mutex::new(Workspace::new(config.memory_budget << 20))),
+            network: trainable(model, config),
+            workspace: Arc::new(Mutex::new(Workspace::new(saved_bytes))),
         }
     }
 
     /// A gradient, its seconds and its density; without `below`, an exact one.
     fn gradient(&self, batch: &Batch, update: u64, below: Option<f64>) -> (Vec<f32>, f64, f64) {
-        let mut config = Config { exact: below.is_none(), ..self.config.clone() };
-        config.sparse_below = below.unwrap_or(config.sparse_below);
-        let noise = Noise::new(config.seed, update);
+        let mut config = self.config.clone();
+        config.training.exact = below.is_none();
+        if let Some(below) = below {
+            // Nothing for output layers that make all of their gradient, which then is no sparser.
+            let _ = config.set("sparse_below", &below.into());
+        }
+        let noise = Noise::new(config.training.seed, update);
         let start = Instant::now();
-        let loss = self.model.loss(batch, &config, &noise, &self.workspace).total;
-        let found = GradientsParams::from_grads(loss.backward(), &self.model);
+        let loss = self.network.loss(batch, &config, &noise, &self.workspace).total;
+        let found = GradientsParams::from_grads(loss.backward(), &self.network);
         let seconds = start.elapsed().as_secs_f64();
         let density = super::take_work(&self.workspace).density().unwrap_or(1.0);
-        (gradients(&self.model, &found), seconds, density)
+        (gradients(&self.network, &found), seconds, density)
     }
 }
 

@@ -1,4 +1,4 @@
-//! How close to the machine's peak are the kernels that a training spends its time in?
+//! Benchmarks of kernels: how close to the machine's peak are those that training spends time in?
 //!
 //! Each is run as a model runs it, on random values, those of training forward and backward, and set
 //! beside the time that its matrix products alone would take at the speed that products of tiles
@@ -13,9 +13,8 @@ use crate::ops::{
     BatchAnswers, Logits, PairScore, Products, Shortcuts, SoftmaxOptions, Workspace,
     binary_cross_entropy, component_products, cross_entropy, map_log_probs, peak,
 };
-use crate::output::Meaning;
+use crate::part::ProbabilityKind;
 use crate::random::Weights;
-use crate::train::device;
 
 use super::take_work;
 
@@ -92,7 +91,10 @@ impl KernelSizes {
         (kept_bytes, products): (usize, Products),
         repeats: usize,
     ) -> KernelTiming {
-        let (input, answers) = (self.logits(components, &device().autodiff()), self.some_answers());
+        let (input, answers) = (
+            self.logits(components, &crate::device::Device::default().burn().autodiff()),
+            self.some_answers(),
+        );
         let shortcuts = Shortcuts { products, ..Shortcuts::default() };
         let options = SoftmaxOptions { shortcuts, ..SoftmaxOptions::default() };
         self.loss(name, (kept_bytes, products), repeats, |workspace| {
@@ -101,7 +103,10 @@ impl KernelSizes {
     }
 
     fn sigmoid(self, name: String, components: usize, repeats: usize) -> KernelTiming {
-        let (input, answers) = (self.logits(components, &device().autodiff()), self.some_answers());
+        let (input, answers) = (
+            self.logits(components, &crate::device::Device::default().burn().autodiff()),
+            self.some_answers(),
+        );
         self.loss(name, (0, Products::Whole), repeats, |workspace| {
             binary_cross_entropy(
                 input.clone(),
@@ -134,10 +139,16 @@ impl KernelSizes {
     }
 
     fn log_probs(self, name: String, components: usize, repeats: usize) -> KernelTiming {
-        let input = self.logits(components, &device());
+        let input = self.logits(components, &crate::device::Device::default().burn());
         // Something small of each row, as ranks are.
-        let run =
-            || drop(map_log_probs(input.clone(), Meaning::Share, Products::Whole, |_, row| row[0]));
+        let run = || {
+            drop(map_log_probs(
+                input.clone(),
+                ProbabilityKind::Categorical,
+                Products::Whole,
+                |_, row| row[0],
+            ))
+        };
         let (seconds, peaks) = self.time(repeats, Products::Whole, run);
         let flops = 2.0 * (self.batch * components * self.dim * self.entities) as f64;
         KernelTiming { name, products: 1, seconds, peaks, flops }
@@ -146,7 +157,7 @@ impl KernelSizes {
     /// One layer of all components' projections.
     fn projections(self, repeats: usize) -> KernelTiming {
         let Self { dim, batch, components, .. } = self;
-        let mut weights = Weights::new(1, device().autodiff());
+        let mut weights = Weights::new(1, crate::device::Device::default().burn().autodiff());
         let values = weights.uniform([batch, components * dim], 1.0).require_grad();
         let matrices = weights.uniform([components, dim, dim], 0.1).require_grad();
         let run = || {

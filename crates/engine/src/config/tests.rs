@@ -1,9 +1,18 @@
+mod refusals;
+
+use std::path::Path;
+
 use super::*;
 
 fn raw(text: &str) -> RawConfig {
     let mut raw = RawConfig::default();
     raw.add_file(Path::new("my.toml"), text).unwrap();
     raw
+}
+
+/// A setting as the command line gives it.
+fn option(raw: &mut RawConfig, name: &str, text: &str) {
+    raw.add(name, &format!("--{}", name.replace('_', "-")), text);
 }
 
 fn faults(raw: &RawConfig) -> String {
@@ -18,19 +27,51 @@ fn nothing_given_is_the_default() {
 #[test]
 fn options_go_over_the_file() {
     let mut raw = raw("dim = 10\nencoder = \"complex\"\noutput = \"mixture\"");
-    raw.add_option("dim", "64");
-    raw.add_option("learning_rate", "1e-2");
-    raw.add_option("components", "2");
+    option(&mut raw, "dim", "64");
+    option(&mut raw, "learning_rate", "1e-2");
+    option(&mut raw, "components", "2");
     let config = raw.check().unwrap();
-    assert_eq!((config.dim, config.components, config.learning_rate), (64, 2, 0.01));
-    assert_eq!(config.encoder, EncoderKind::ComplEx);
+    assert_eq!((config.dim(), config.training().learning_rate), (64, 0.01));
+    assert_eq!(config.value("components"), Some(Value::Integer(2)));
+    assert_eq!(config.encoder(), EncoderKind::ComplEx);
+}
+
+#[test]
+fn a_setting_is_called_what_its_user_knows_it_by() {
+    let told = |result: Result<Config, Error>| result.unwrap_err().to_string();
+    let what = "expected a whole number from 1 to 100000, found `0`";
+    assert_eq!(told(Config::parse("dim = 0")), format!("config: `dim`: {what}"));
+    let mut raw = RawConfig::default();
+    raw.set("dim", 0);
+    assert_eq!(told(raw.check()), format!("`dim`: {what}"));
+    raw.add("dim", "--dim", "0");
+    assert_eq!(told(raw.check()), format!("--dim: {what}"));
+    assert_eq!(told(Config::default().with_setting("dim", 0)), format!("`dim`: {what}"));
+}
+
+#[test]
+fn one_setting_of_a_config_can_be_changed() {
+    let config = Config::parse("output = \"mixture\"\nencoder = \"complex\"").unwrap();
+    let changed = config.with_setting("components", 1).unwrap();
+    assert_eq!(changed.value("components"), Some(Value::Integer(1)));
+    // With a single component there is no entropy to reward.
+    assert_eq!(
+        (config.value("entropy_weight").is_some(), changed.value("entropy_weight")),
+        (true, None)
+    );
+    let told = |name, value: i64| config.with_setting(name, value).unwrap_err().to_string();
+    assert_eq!(told("heads", 2), "`heads`: means nothing in this config");
+    assert_eq!(
+        told("dim", 9),
+        "`dim`: complex splits it in two halves; expected an even one, found 9"
+    );
 }
 
 #[test]
 fn all_faults_are_reported_at_once() {
     let mut raw = raw("encoder = \"complx\"\ndim = 0\nepoch = 3\ndropout = 1.0\nbias = 1");
-    raw.add_option("batch", "many");
-    raw.add_option("learning_rate", "-1");
+    option(&mut raw, "batch", "many");
+    option(&mut raw, "learning_rate", "-1");
     assert_eq!(
         faults(&raw),
         "my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
@@ -48,8 +89,8 @@ fn all_faults_are_reported_at_once() {
 #[test]
 fn settings_that_would_do_nothing_are_refused() {
     let mut raw = raw("relation_dim = 3\nmessage_layers = 2");
-    raw.add_option("bases", "3");
-    raw.add_option("components", "3");
+    option(&mut raw, "bases", "3");
+    option(&mut raw, "components", "3");
     assert_eq!(
         faults(&raw),
         "my.toml: `relation_dim`: only means something with encoder = \"tucker\" or \
@@ -74,17 +115,59 @@ fn all_that_decides_whether_a_setting_means_something_is_found() {
             "activation = \"relu\"\noutput = \"mixture\"\ncomponents = 1\nlayers = 0",
             "output = \"mixture\" and layers = 0",
         ),
-        ("margin = 2\noutput = \"sigmoid\"", "score = \"dot\" and output = \"sigmoid\""),
+        ("margin = 2\noutput = \"sigmoid\"", "output = \"sigmoid\" and score = \"dot\""),
         ("adversarial = 1\noutput = \"sigmoid\"", "output = \"sigmoid\" and no negatives"),
-        ("hidden = 3\nencoder = \"transe\"", "encoder = \"transe\" and score = \"l1\""),
+        ("hidden = 3\nencoder = \"transe\"", "score = \"l1\""),
+        (
+            "sparse_below = 0.1\nexact = true",
+            "output = \"softmax\" and score = \"dot\" and no negatives and smoothing = 0.0 and exact = true",
+        ),
     ] {
         let told = faults(&raw(text));
         assert!(told.ends_with(&format!("; found {found}")) && !told.contains('\n'), "{told}");
     }
-    // Every one of them says what decides.
-    for only in ONLY_WITH {
-        assert!(SETTINGS.iter().any(|setting| only.depends_on(setting.name)), "{}", only.name);
+}
+
+#[test]
+fn whatever_a_setting_needs_names_deciding_settings_that_exist() {
+    let mut found = 0;
+    let mut check = |config: Config| {
+        // A value of every setting that decides, with which others mean nothing.
+        let undecided = [
+            ("layers", Value::Integer(0)),
+            ("components", Value::Integer(1)),
+            ("smoothing", Value::Float(0.1)),
+            ("exact", Value::Boolean(true)),
+        ];
+        let mut configs = vec![config.clone()];
+        for (name, value) in undecided {
+            let mut other = config.clone();
+            if other.set(name, &value).is_some() {
+                configs.push(other);
+            }
+        }
+        for config in configs {
+            for group in config.groups() {
+                for (name, _) in group.values() {
+                    let Some(unmet) = group.unmet(name, &config.with()) else { continue };
+                    found += 1;
+                    assert!(!unmet.text.is_empty() && !unmet.deciding.is_empty(), "{name}");
+                    for deciding in unmet.deciding {
+                        let is_known = all_settings().iter().any(|info| info.name == *deciding);
+                        assert!(is_known && *deciding != name, "{name} needs {deciding}");
+                    }
+                }
+            }
+        }
+    };
+    for encoder in EncoderKind::ALL {
+        for score in ScoreKind::ALL {
+            for output in OutputKind::ALL {
+                check(Config::of(*encoder, Some(*score), *output));
+            }
+        }
     }
+    assert!(found > 0);
 }
 
 #[test]
@@ -104,42 +187,13 @@ fn settings_of_another_encoder_are_refused() {
         assert_eq!(
             faults(&raw(&format!("encoder = \"{encoder}\"\ndropout = 0.1"))),
             format!(
-                "my.toml: `dropout`: only means something with encoders without dropout of their \
-                 own; found encoder = \"{encoder}\""
+                "my.toml: `dropout`: only means something with another encoder than \"conve\" or \
+                 \"hyper\"; found encoder = \"{encoder}\""
             )
         );
     }
     // An encoder that could not be read is the only fault.
     assert!(!faults(&raw("encoder = \"conv\"\nchannels = 8\ndropout = 0")).contains('\n'));
-}
-
-#[test]
-fn a_dim_that_an_encoder_cannot_use_is_refused() {
-    for (text, expected) in [
-        (
-            "encoder = \"conve\"\ndim = 100",
-            "conve makes it an image of 8 rows; expected a multiple of 8 from 24, found 100",
-        ),
-        (
-            "encoder = \"conve\"\ndim = 24\nconvolutions = 2",
-            "conve makes it an image of 8 rows; expected a multiple of 8 from 40, found 24",
-        ),
-        ("encoder = \"hyper\"\ndim = 9", "filters of hyper see 9 values; expected more, found 9"),
-        (
-            "encoder = \"transformer\"\ndim = 10",
-            "the 4 heads of the transformer share it; expected a multiple of 4, found 10",
-        ),
-        (
-            "encoder = \"ensemble\"\ndim = 10\nmembers = 3",
-            "the 3 members of the ensemble share it; expected a multiple of 3, found 10",
-        ),
-    ] {
-        assert_eq!(faults(&raw(text)), format!("`dim`: {expected}"));
-    }
-    assert_eq!(
-        faults(&raw("encoder = \"conve\"\nbatch = 1")),
-        "`batch`: batch normalisation needs several items; expected at least 2 for conve, found 1"
-    );
 }
 
 #[test]
@@ -154,7 +208,7 @@ fn a_value_of_the_wrong_type_is_shown_as_it_stands() {
 #[test]
 fn numbers_that_would_not_be_finite_in_training_are_refused() {
     let mut too_large = raw("output = \"margin\"\nnegatives = 5\nmargin = 1e39\nclip = 1e31");
-    too_large.add_option("n3", "inf");
+    option(&mut too_large, "n3", "inf");
     assert_eq!(
         faults(&too_large),
         "my.toml: `margin`: expected a number from 0 to 1e30, found `1e39`\n\
@@ -173,196 +227,45 @@ fn what_could_not_be_read_contradicts_nothing() {
 }
 
 #[test]
-fn contradictions_are_refused() {
-    assert_eq!(
-        faults(&raw("encoder = \"simple\"\ndim = 5")),
-        "`dim`: simple splits it in two halves; expected an even one, found 5"
-    );
-    assert!(faults(&raw("output = \"mixture\"\nlayers = 0")).starts_with(
-        "`layers`: without a projection all components are equal and the mixture is a plain softmax"
-    ));
-    assert_eq!(
-        faults(&raw("output = \"mixture\"\nsmoothing = 0.1")),
-        "my.toml: `smoothing`: only means something with output = \"softmax\"; \
-         found output = \"mixture\""
-    );
-    assert_eq!(
-        faults(&raw("output = \"sigmoid\"\nanswers_per_item = 16\nanswer_weight = \"share\"")),
-        "`answers_per_item`: a sigmoid learns that whatever is no answer of its item is wrong, so an \
-         item needs all answers of its query; expected none, found 16\n\
-         `answer_weight`: a sigmoid learns whether each triple holds, and a part of a weight would \
-         say that it holds in part; expected `one`, found `share`"
-    );
-    assert!(faults(&raw("output = \"mixture-of-sigmoids\"\nlayers = 0")).contains("plain sigmoid"));
-    // One component without a projection is a softmax, which is allowed.
-    assert!(raw("output = \"mixture\"\nlayers = 0\ncomponents = 1").check().is_ok());
-}
-
-#[test]
-fn scores_that_an_encoder_is_not_made_for_are_refused_with_the_reason() {
-    for score in ["dot", "cosine", "modulus"] {
-        assert_eq!(
-            faults(&raw(&format!("encoder = \"transe\"\nscore = \"{score}\""))),
-            format!(
-                "`score`: transe needs its own: its query vector, subject plus relation, is a \
-                 point that answers are to be near; expected l1 or l2, found {score}"
-            )
-        );
-    }
-    assert_eq!(
-        faults(&raw("encoder = \"rotate\"\nscore = \"l2\"")),
-        "`score`: rotate needs its own: its query vector, the subject turned, is a complex point \
-         that answers are to be near; expected modulus, found l2"
-    );
-    assert_eq!(
-        faults(&raw("score = \"modulus\"\ndim = 5")),
-        "`dim`: modulus splits it in two halves; expected an even one, found 5"
-    );
-    let own = |text: &str| raw(text).check().unwrap().score();
-    assert_eq!(own(""), ScoreKind::Dot);
-    assert_eq!(own("encoder = \"transe\""), ScoreKind::L1);
-    assert_eq!(own("encoder = \"rotate\""), ScoreKind::Modulus);
-    for score in ["dot", "cosine", "l1", "l2", "modulus"] {
-        for output in ["softmax", "mixture"] {
-            let text = format!("encoder = \"complex\"\nscore = \"{score}\"\noutput = \"{output}\"");
-            assert!(raw(&text).check().is_ok(), "{text}");
-        }
-    }
-}
-
-#[test]
-fn an_mlp_needs_no_mixture_and_concatmlp_no_other_score() {
-    assert_eq!(raw("encoder = \"concatmlp\"").check().unwrap().score(), ScoreKind::Mlp);
-    for text in [
-        "encoder = \"concatmlp\"\noutput = \"sigmoid\"\nn3 = 0.1",
-        "encoder = \"concatmlp\"\noutput = \"margin\"\nnegatives = 5",
-        "encoder = \"conve\"\nscore = \"mlp\"\nnegatives = 5\nbias = true",
-    ] {
-        assert!(raw(text).check().is_ok(), "{text}");
-    }
-    for output in ["mixture", "mixture-of-sigmoids"] {
-        assert_eq!(
-            faults(&raw(&format!("score = \"mlp\"\noutput = \"{output}\""))),
-            format!(
-                "`output`: an MLP is not linear in the object vector, so there is no bottleneck for \
-                 a mixture to break; expected softmax, sigmoid or margin with score = \"mlp\", \
-                 found {output}"
-            )
-        );
-    }
-    assert_eq!(
-        faults(&raw("score = \"mlp\"\nsmoothing = 0.1")),
-        "`smoothing`: goes by the mean of all object vectors, and the score of a mean is not the \
-         mean of scores; expected 0 with score = \"mlp\", found 0.1"
-    );
-    assert_eq!(
-        faults(&raw("encoder = \"concatmlp\"\nscore = \"dot\"")),
-        "`score`: concatmlp needs its own: its query vector, subject beside relation, is twice as \
-         wide as object vectors; expected mlp, found dot"
-    );
-    assert_eq!(
-        faults(&raw("output = \"monotone\"\nscore = \"mlp\"")),
-        "`score`: output = \"monotone\" is made of dot products; expected dot or cosine, found mlp"
-    );
-}
-
-#[test]
 fn a_list_is_given_with_or_without_brackets() {
-    let option = |text: &str| {
+    let hidden = |text: &str| {
         let mut raw = raw("score = \"mlp\"");
-        raw.add_option("hidden", text);
+        option(&mut raw, "hidden", text);
         raw
     };
+    let list = |values: &[i64]| Value::Array(values.iter().copied().map(Value::Integer).collect());
     for (text, expected) in [
         ("512,256", &[512, 256][..]),
         ("[7, 6, 5, 4]", &[7, 6, 5, 4]),
         ("[128]", &[128]),
         ("128", &[128]),
     ] {
-        assert_eq!(option(text).check().unwrap().hidden, expected, "{text}");
+        assert_eq!(hidden(text).check().unwrap().value("hidden"), Some(list(expected)), "{text}");
     }
     for text in ["0", "3,0", "1,2,3,4,5", "3,many", "3,0.5"] {
         assert_eq!(
-            faults(&option(text)),
+            faults(&hidden(text)),
             format!("--hidden: expected 1 to 4 whole numbers from 1 to 100000, found `{text}`")
         );
     }
     assert!(faults(&raw("score = \"mlp\"\nhidden = []")).ends_with("to 100000, found `[]`"));
     assert_eq!(
         faults(&raw("hidden = [3]")),
-        "my.toml: `hidden`: only means something with encoder = \"concatmlp\" or score = \"mlp\"; \
-         found encoder = \"distmult\" and score = \"dot\""
+        "my.toml: `hidden`: only means something with score = \"mlp\"; found score = \"dot\""
     );
     // A choice that could not be read is the only fault.
     assert!(!faults(&raw("score = \"mpl\"\nhidden = [3]")).contains('\n'));
-    let config = option("30,20").check().unwrap();
+    let config = hidden("30,20").check().unwrap();
     assert!(config.to_toml().contains("hidden = [30, 20]\n"), "{}", config.to_toml());
     assert!(config.changes().contains(&("hidden", "30,20".into())));
 }
 
 #[test]
-fn negatives_go_with_a_softmax_sigmoids_or_a_margin_alone() {
-    assert!(raw("negatives = 10").check().is_ok());
-    assert!(raw("negatives = 10\noutput = \"sigmoid\"\nadversarial = 1").check().is_ok());
-    assert!(raw("negatives = 10\noutput = \"sigmoid\"\nanswers_per_item = 1").check().is_ok());
-    assert_eq!(
-        faults(&raw("output = \"mixtape\"\nnegatives = 10")),
-        "`negatives`: output = \"mixtape\" is made for all objects; expected none with it, found 10"
-    );
-    assert!(raw("negatives = 10\noutput = \"margin\"\nadversarial = 1").check().is_ok());
-    assert_eq!(
-        faults(&raw("output = \"margin\"")),
-        "`negatives`: a margin is kept from drawn entities; expected a number with output = \
-         \"margin\", found none"
-    );
-    assert_eq!(
-        faults(&raw("output = \"mixture\"\nnegatives = 10")),
-        "`negatives`: each component of a mixture is normalised over all objects; expected none \
-         with output = \"mixture\", found 10"
-    );
-    assert_eq!(
-        faults(&raw("smoothing = 0.1\nnegatives = 10\nscore = \"l1\"")),
-        "`smoothing`: goes by the mean of all object vectors, and the distance to a mean is not \
-         the mean of distances; expected 0 with score = \"l1\", found 0.1\n\
-         `smoothing`: spreads weight over all objects, of which only some are scored; expected 0 \
-         with negatives, found 0.1"
-    );
-    assert_eq!(
-        faults(&raw("adversarial = 1\nmargin = 3")),
-        "my.toml: `margin`: only means something with output = \"margin\", or sigmoids and a \
-         distance as score; found score = \"dot\" and output = \"softmax\"\n\
-         my.toml: `adversarial`: only means something with output = \"margin\", or \"sigmoid\" and \
-         negatives; found output = \"softmax\" and no negatives"
-    );
-}
-
-#[test]
-fn output_layers_of_dot_products_are_refused_with_other_scores() {
-    for (output, expected) in [
-        ("sigsoftmax", "dot or cosine"),
-        ("monotone", "dot or cosine"),
-        ("mixtape", "dot"),
-        ("fourier", "dot"),
-    ] {
-        assert!(raw(&format!("output = \"{output}\"")).check().is_ok(), "{output}");
-        assert_eq!(
-            faults(&raw(&format!("output = \"{output}\"\nscore = \"l1\""))),
-            format!(
-                "`score`: output = \"{output}\" is made of dot products; expected {expected}, \
-                 found l1"
-            )
-        );
-    }
-    assert_eq!(
-        faults(&raw("output = \"mixtape\"\ncomponents = 1")),
-        "`components`: one score has nothing to be mixed with; expected at least 2 with a mixtape, \
-         found 1"
-    );
-}
-
-#[test]
 fn sigmoids_of_distances_have_a_margin() {
-    let shift = |text: &str| raw(text).check().unwrap().shift();
+    let shift = |text: &str| {
+        let config = raw(text).check().unwrap();
+        config.output.shift(&config.with())
+    };
     assert_eq!(shift("output = \"sigmoid\"\nencoder = \"rotate\"\nmargin = 9"), 9.0);
     assert_eq!(shift("output = \"sigmoid\""), 0.0);
     assert_eq!(shift("output = \"margin\"\nnegatives = 5\nmargin = 9"), 0.0);
@@ -413,6 +316,9 @@ fn differences_are_named_and_no_others() {
         ["output is `softmax`, not `mixture`", "components is not set, not `4`"]
     );
     assert_eq!(of("output = \"mixture\"", "components = 4\nlayers = 2"), [""; 0]);
+    // However a value is written.
+    assert_eq!(of("output = \"mixture\"\nentropy_weight = 0.0", "entropy_weight = 0"), [""; 0]);
+    assert_eq!(of("score = \"mlp\"\nhidden = [64]", "hidden = 64"), [""; 0]);
     assert_eq!(
         differences("", "dim = 0").unwrap_err(),
         "my.toml: `dim`: expected a whole number from 1 to 100000, found `0`"
@@ -421,7 +327,7 @@ fn differences_are_named_and_no_others() {
 
 #[test]
 fn every_setting_has_a_meaning() {
-    for setting in SETTINGS {
+    for setting in all_settings() {
         assert!(setting.meaning.trim().ends_with('.'), "{}", setting.name);
     }
 }

@@ -4,8 +4,9 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::{
-    Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, halves, moduli, rows, tables,
+    Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, halves, moduli, rows, tables,
 };
+use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
 
 /// h = s·r, with real parts in the left half of every vector and imaginary parts in the right.
@@ -16,11 +17,14 @@ pub(crate) struct ComplEx {
 }
 
 impl Encode for ComplEx {
-    const FORMULA: Formula = Formula::linear("Re Σ s·r·ō, complex numbers", "(E + 2R)·d");
-    const HALVES: bool = true;
+    type Settings = QueryDropout;
+    const FACTS: EncoderFacts = EncoderFacts {
+        halves: true,
+        ..EncoderFacts::new(Formula::linear("Re Σ s·r·ō, complex numbers", "(E + 2R)·d"))
+    };
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let [entity, relation] = tables(config, weights);
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let [entity, relation] = tables(build, weights);
         Self { entity, relation }
     }
 

@@ -4,9 +4,8 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, tables};
-use crate::config::Config;
-use crate::models::Limit;
+use super::{Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, rows, tables};
+use crate::part::{Build, Formula, Limit};
 use crate::random::{Noise, Weights};
 use crate::score::ScoreKind;
 
@@ -18,18 +17,20 @@ pub(crate) struct ConcatMlp {
 }
 
 impl Encode for ConcatMlp {
-    const FORMULA: Formula =
-        Formula::new("MLP([s; r; o])", "(E + 2R)·d + about (3d + H₂)·H₁", Limit::Entities);
-    const SCORES: &'static [ScoreKind] = &[ScoreKind::Mlp];
-    const NEEDS_ITS_SCORE: &'static str =
-        "its query vector, subject beside relation, is twice as wide as object vectors";
+    type Settings = QueryDropout;
+    const FACTS: EncoderFacts = EncoderFacts {
+        query_width: 2,
+        scores: &[ScoreKind::Mlp],
+        needs_its_score: "its query vector, subject beside relation, is twice as wide as object vectors",
+        ..EncoderFacts::new(Formula::new(
+            "MLP([s; r; o])",
+            "(E + 2R)·d + about (3d + H₂)·H₁",
+            Limit::Entities,
+        ))
+    };
 
-    fn query_dim(settings: &Config) -> usize {
-        2 * settings.dim
-    }
-
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let [entity, relation] = tables(config, weights);
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let [entity, relation] = tables(build, weights);
         Self { entity, relation }
     }
 

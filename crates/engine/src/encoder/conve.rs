@@ -4,15 +4,31 @@ use burn::module::Module;
 use burn::nn::BatchNorm;
 use burn::tensor::Tensor;
 
-use super::layers::{Channels, Readout, batch_norm, drop, windows};
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
-use crate::config::Config;
+use super::{Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, Table, rows, table};
+use crate::layers::{Channels, FilterConfig, Readout, batch_norm, drop, windows};
+use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
+use crate::settings::{Range, settings};
 
 /// Rows of the image that a vector becomes.
 const HEIGHT: usize = 8;
 /// Height and width of a kernel.
 const KERNEL: usize = 3;
+
+settings! {
+    /// Settings of ConvE.
+    pub(crate) struct ConvEConfig {
+        /// Convolutional layers of ConvE.
+        convolutions: usize = 1, Range::Between(1, 7);
+        + filters: FilterConfig;
+    }
+}
+
+impl EncoderSettings for ConvEConfig {
+    fn query_dropout(&self) -> f64 {
+        0.0
+    }
+}
 
 /// h = f(vec(f([s; r] ∗ ω))·W), where [s; r] is the image of s above that of r, ∗ a convolution
 /// without padding and f batch normalisation and max(x, 0). Dropout is where the authors' code has
@@ -35,34 +51,39 @@ struct Convolution {
     channels: Channels,
 }
 
+impl ConvEConfig {
+    /// Values that the last convolution makes of a query.
+    fn n_features(&self, dim: usize) -> usize {
+        self.filters.channels * pixels(dim, self.convolutions)
+    }
+
+    /// Channels before each convolution: the image has one.
+    fn channels_before(&self) -> impl Iterator<Item = usize> + Clone + use<> {
+        let (convolutions, channels) = (self.convolutions, self.filters.channels);
+        (0..convolutions).map(move |layer| if layer == 0 { 1 } else { channels })
+    }
+}
+
 /// Pixels of the image after some convolutions, each of which takes a margin away.
-fn pixels(settings: &Config, convolutions: usize) -> usize {
+fn pixels(dim: usize, convolutions: usize) -> usize {
     let margins = convolutions * (KERNEL - 1);
-    (2 * HEIGHT - margins) * (settings.dim / HEIGHT - margins)
-}
-
-/// Values that the last convolution makes of a query.
-fn n_features(settings: &Config) -> usize {
-    settings.channels * pixels(settings, settings.convolutions)
-}
-
-/// Channels before each convolution: the image has one.
-fn channels_before(settings: &Config) -> impl Iterator<Item = usize> + Clone {
-    let Config { convolutions, channels, .. } = *settings;
-    (0..convolutions).map(move |layer| if layer == 0 { 1 } else { channels })
+    (2 * HEIGHT - margins) * (dim / HEIGHT - margins)
 }
 
 impl Encode for ConvE {
-    const FORMULA: Formula =
-        Formula::linear("f(vec(f([s; r] ∗ ω))·W)·o", "(E + 2R)·d + kernels + features·d");
-    const DROPOUT_ON_QUERY: bool = false;
-    const BATCH_NORM: bool = true;
+    type Settings = ConvEConfig;
+    const FACTS: EncoderFacts = EncoderFacts {
+        normalises_batch: true,
+        ..EncoderFacts::new(Formula::linear(
+            "f(vec(f([s; r] ∗ ω))·W)·o",
+            "(E + 2R)·d + kernels + features·d",
+        ))
+    };
 
-    fn fault(settings: &Config) -> Option<String> {
-        let least = HEIGHT * (settings.convolutions * (KERNEL - 1) + 1);
-        let fits = settings.dim.is_multiple_of(HEIGHT) && settings.dim >= least;
+    fn refuse(own: &ConvEConfig, dim: usize) -> Option<String> {
+        let least = HEIGHT * (own.convolutions * (KERNEL - 1) + 1);
+        let fits = dim.is_multiple_of(HEIGHT) && dim >= least;
         (!fits).then(|| {
-            let dim = settings.dim;
             format!(
                 "conve makes it an image of {HEIGHT} rows; expected a multiple of {HEIGHT} from \
                  {least}, found {dim}"
@@ -70,23 +91,23 @@ impl Encode for ConvE {
         })
     }
 
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        let settings = config.settings;
-        let channels = settings.channels;
+    fn n_parameters(build: &Build<Self::Settings>) -> usize {
+        let (own, dim) = (build.own, build.dim());
+        let channels = own.filters.channels;
         let convolution =
             |before| KERNEL * KERNEL * before * channels + Channels::n_parameters(channels);
         let image_norm = 2;
-        (config.entities() + config.relations()) * config.dim()
+        (build.entities() + build.relations()) * dim
             + image_norm
-            + channels_before(settings).map(convolution).sum::<usize>()
-            + Readout::n_parameters(n_features(settings), config.dim())
+            + own.channels_before().map(convolution).sum::<usize>()
+            + Readout::n_parameters(own.n_features(dim), dim)
     }
 
-    fn n_batch_values(config: &EncoderConfig, batch: usize) -> usize {
-        let settings = config.settings;
-        let sizes = channels_before(settings).zip(1..).map(|(before, layer)| {
-            let pixels = pixels(settings, layer);
-            (KERNEL * KERNEL * before * pixels, settings.channels * pixels)
+    fn n_batch_values(build: &Build<Self::Settings>, batch: usize) -> usize {
+        let own = build.own;
+        let sizes = own.channels_before().zip(1..).map(|(before, layer)| {
+            let pixels = pixels(build.dim(), layer);
+            (KERNEL * KERNEL * before * pixels, own.filters.channels * pixels)
         });
         // Windows and channels, these before and after they are normalised; and of the largest
         // convolution their gradients.
@@ -95,15 +116,15 @@ impl Encode for ConvE {
         batch * (kept + grads)
     }
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let (settings, dim) = (config.settings, config.dim());
-        let entity = table(config.entities(), dim, weights);
-        let relation = table(config.relations(), dim, weights);
-        let channels = settings.channels;
-        let convolutions = channels_before(settings).map(|before| {
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let (own, dim) = (build.own, build.dim());
+        let entity = table(build.entities(), dim, weights);
+        let relation = table(build.relations(), dim, weights);
+        let channels = own.filters.channels;
+        let convolutions = own.channels_before().map(|before| {
             let bound = (6.0 / (KERNEL * KERNEL * (before + channels)) as f64).sqrt();
             let kernel = weights.uniform([channels, KERNEL * KERNEL * before], bound);
-            let channels = Channels::new(channels, 0.0, settings.feature_dropout, weights);
+            let channels = Channels::new(channels, 0.0, own.filters.feature_dropout, weights);
             Convolution { kernel: Table::from_tensor(kernel), channels }
         });
         let convolutions = convolutions.collect();
@@ -112,8 +133,8 @@ impl Encode for ConvE {
             relation,
             image_norm: batch_norm(1, weights),
             convolutions,
-            readout: Readout::new(n_features(settings), dim, settings.hidden_dropout, weights),
-            input_dropout: settings.input_dropout,
+            readout: Readout::new(own.n_features(dim), dim, own.filters.hidden_dropout, weights),
+            input_dropout: own.filters.input_dropout,
         }
     }
 

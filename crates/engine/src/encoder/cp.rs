@@ -4,7 +4,8 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, rows, table};
+use crate::part::{Build, Formula, TableRows};
 use crate::random::{Noise, Weights};
 
 /// h = s ∘ r.
@@ -16,16 +17,25 @@ pub(crate) struct Cp {
 }
 
 impl Encode for Cp {
-    const FORMULA: Formula = Formula::linear("Σ s·r·o, subjects and objects apart", "(2E + 2R)·d");
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        (2 * config.entities() + config.relations()) * config.dim()
+    type Settings = QueryDropout;
+    const FACTS: EncoderFacts = EncoderFacts {
+        tables: &[
+            ("subject", TableRows::Entities),
+            ("object", TableRows::Entities),
+            ("relation", TableRows::Relations),
+        ],
+        ..EncoderFacts::new(Formula::linear("Σ s·r·o, subjects and objects apart", "(2E + 2R)·d"))
+    };
+
+    fn n_parameters(build: &Build<Self::Settings>) -> usize {
+        (2 * build.entities() + build.relations()) * build.dim()
     }
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
         Self {
-            subject: table(config.entities(), config.dim(), weights),
-            relation: table(config.relations(), config.dim(), weights),
-            object: table(config.entities(), config.dim(), weights),
+            subject: table(build.entities(), build.dim(), weights),
+            relation: table(build.relations(), build.dim(), weights),
+            object: table(build.entities(), build.dim(), weights),
         }
     }
 

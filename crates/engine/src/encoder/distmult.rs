@@ -3,7 +3,8 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, tables};
+use super::{Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, rows, tables};
+use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
 
 /// h = s ∘ r.
@@ -14,10 +15,11 @@ pub(crate) struct DistMult {
 }
 
 impl Encode for DistMult {
-    const FORMULA: Formula = Formula::linear("Σ s·r·o", "(E + 2R)·d");
+    type Settings = QueryDropout;
+    const FACTS: EncoderFacts = EncoderFacts::new(Formula::linear("Σ s·r·o", "(E + 2R)·d"));
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let [entity, relation] = tables(config, weights);
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let [entity, relation] = tables(build, weights);
         Self { entity, relation }
     }
 

@@ -4,9 +4,27 @@
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows};
-use crate::config::Config;
+use super::{
+    Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, QueryDropout, Table, rows,
+};
+use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
+use crate::settings::{Range, settings};
+
+settings! {
+    /// Settings of the ensemble.
+    pub(crate) struct EnsembleConfig {
+        /// Models in the ensemble, which share `dim` evenly.
+        members: usize = 4, Range::Between(1, 1000);
+        + query: QueryDropout;
+    }
+}
+
+impl EncoderSettings for EnsembleConfig {
+    fn query_dropout(&self) -> f64 {
+        self.query.dropout
+    }
+}
 
 /// h = [w_1·(s_1 ∘ r_1); …; w_K·(s_K ∘ r_K)], and an object vector is [o_1; …; o_K].
 ///
@@ -22,9 +40,12 @@ pub(crate) struct Ensemble {
 }
 
 impl Encode for Ensemble {
-    const FORMULA: Formula = Formula::linear("Σ_k w_k Σ s_k·r_k·o_k", "(E + 2R)·d + members");
-    fn fault(settings: &Config) -> Option<String> {
-        let Config { dim, members, .. } = *settings;
+    type Settings = EnsembleConfig;
+    const FACTS: EncoderFacts =
+        EncoderFacts::new(Formula::linear("Σ_k w_k Σ s_k·r_k·o_k", "(E + 2R)·d + members"));
+
+    fn refuse(own: &EnsembleConfig, dim: usize) -> Option<String> {
+        let members = own.members;
         let what = || {
             format!(
                 "the {members} members of the ensemble share it; expected a multiple of {members}, found {dim}"
@@ -33,18 +54,18 @@ impl Encode for Ensemble {
         (!dim.is_multiple_of(members)).then(what)
     }
 
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities() + config.relations()) * config.dim() + config.settings.members
+    fn n_parameters(build: &Build<Self::Settings>) -> usize {
+        (build.entities() + build.relations()) * build.dim() + build.own.members
     }
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let (dim, members) = (config.dim(), config.settings.members);
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let (dim, members) = (build.dim(), build.own.members);
         // Every member starts as a model of its own width would.
         let mut table = |rows: usize| {
             let bound = (6.0 / (rows + dim / members) as f64).sqrt();
             Table::from_tensor(weights.uniform([rows, dim], bound))
         };
-        let (entity, relation) = (table(config.entities()), table(config.relations()));
+        let (entity, relation) = (table(build.entities()), table(build.relations()));
         let mean = Tensor::full([members], 1.0 / members as f64, &weights.device);
         Self { entity, relation, weight: Param::from_tensor(mean) }
     }

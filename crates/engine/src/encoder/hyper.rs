@@ -5,13 +5,30 @@ use burn::module::Module;
 use burn::nn::{BatchNorm, Linear};
 use burn::tensor::Tensor;
 
-use super::layers::{Channels, Readout, batch_norm, drop, linear, n_linear, windows};
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
-use crate::config::Config;
+use super::{
+    Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, RelationDim, Table, rows, table,
+};
+use crate::layers::{Channels, FilterConfig, Readout, batch_norm, drop, linear, n_linear, windows};
+use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
+use crate::settings::settings;
 
 /// Values of the subject vector that a filter sees at once.
 const FILTER: usize = 9;
+
+settings! {
+    /// Settings of HypER.
+    pub(crate) struct HypErConfig {
+        + relation: RelationDim;
+        + filters: FilterConfig;
+    }
+}
+
+impl EncoderSettings for HypErConfig {
+    fn query_dropout(&self) -> f64 {
+        0.0
+    }
+}
 
 /// h = f(vec(s ∗ F_r)·W) with F_r = r·H + b, reshaped to a filter per channel, ∗ a convolution
 /// without padding and f batch normalisation and max(x, 0). s is normalised as well, and so is every
@@ -29,52 +46,59 @@ pub(crate) struct HypEr {
     input_dropout: f64,
 }
 
-/// Values that the convolution makes of a query.
-fn n_features(settings: &Config) -> usize {
-    settings.channels * (settings.dim - FILTER + 1)
+impl HypErConfig {
+    /// Values that the convolution makes of a query.
+    fn n_features(&self, dim: usize) -> usize {
+        self.filters.channels * (dim - FILTER + 1)
+    }
 }
 
 impl Encode for HypEr {
-    const FORMULA: Formula =
-        Formula::linear("f(vec(s ∗ F(r))·W)·o", "E·d + 2R·d_r + filters + features·d");
-    const DROPOUT_ON_QUERY: bool = false;
-    const BATCH_NORM: bool = true;
+    type Settings = HypErConfig;
+    const FACTS: EncoderFacts = EncoderFacts {
+        normalises_batch: true,
+        ..EncoderFacts::new(Formula::linear(
+            "f(vec(s ∗ F(r))·W)·o",
+            "E·d + 2R·d_r + filters + features·d",
+        ))
+    };
 
-    fn fault(settings: &Config) -> Option<String> {
-        let dim = settings.dim;
+    fn refuse(_: &HypErConfig, dim: usize) -> Option<String> {
         let what = || format!("filters of hyper see {FILTER} values; expected more, found {dim}");
         (dim <= FILTER).then(what)
     }
 
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        let channels = config.settings.channels;
+    fn n_parameters(build: &Build<Self::Settings>) -> usize {
+        let (own, dim) = (build.own, build.dim());
+        let (channels, relation_dim) = (own.filters.channels, own.relation.relation_dim(dim));
         let subject_norm = 2;
-        config.entities() * config.dim()
-            + config.relations() * config.relation_dim()
-            + n_linear(config.relation_dim(), channels * FILTER)
+        build.entities() * dim
+            + build.relations() * relation_dim
+            + n_linear(relation_dim, channels * FILTER)
             + subject_norm
             + Channels::n_parameters(channels)
-            + Readout::n_parameters(n_features(config.settings), config.dim())
+            + Readout::n_parameters(own.n_features(dim), dim)
     }
 
-    fn n_batch_values(config: &EncoderConfig, batch: usize) -> usize {
-        let windows = FILTER * (config.dim() - FILTER + 1);
+    fn n_batch_values(build: &Build<Self::Settings>, batch: usize) -> usize {
+        let windows = FILTER * (build.dim() - FILTER + 1);
         // Channels before and after they are normalised, and the gradients of both; windows turn
         // on their side for theirs.
-        batch * 4 * (windows + n_features(config.settings))
+        batch * 4 * (windows + build.own.n_features(build.dim()))
     }
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let (settings, dim) = (config.settings, config.dim());
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let (own, dim) = (build.own, build.dim());
+        let (channels, relation_dim) = (own.filters.channels, own.relation.relation_dim(dim));
         Self {
-            entity: table(config.entities(), dim, weights),
-            relation: table(config.relations(), config.relation_dim(), weights),
-            filters: linear(config.relation_dim(), settings.channels * FILTER, weights),
+            entity: table(build.entities(), dim, weights),
+            relation: table(build.relations(), relation_dim, weights),
+            filters: linear(relation_dim, channels * FILTER, weights),
             subject_norm: batch_norm(1, weights),
-            channels: Channels::new(settings.channels, 1.0, settings.feature_dropout, weights),
-            readout: Readout::new(n_features(settings), dim, settings.hidden_dropout, weights),
-            n_channels: settings.channels,
-            input_dropout: settings.input_dropout,
+            channels: Channels::new(channels, 1.0, own.filters.feature_dropout, weights),
+            readout: Readout::new(own.n_features(dim), dim, own.filters.hidden_dropout, weights),
+            n_channels: channels,
+            input_dropout: own.filters.input_dropout,
         }
     }
 

@@ -1,4 +1,4 @@
-//! How does a query (subject, relation) become a vector, and an object another?
+//! Encoders: how does a query (subject, relation) become a vector, and an object another?
 //!
 //! One file per encoder. Every one gives a query vector h and a table of object vectors of width
 //! `dim`, mostly that of h, too, and knows the scores they are made for; what these are is in `score`.
@@ -11,8 +11,8 @@ mod conve;
 mod cp;
 mod distmult;
 mod ensemble;
+mod graph_convolution;
 mod hyper;
-mod layers;
 mod rescal;
 mod rgcn;
 mod rotate;
@@ -27,97 +27,12 @@ use std::sync::Arc;
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
-use fullrank_graph::{Graph, Split};
 
-use crate::config::{Choice, Config};
-use crate::models::Formula;
 use crate::ops::gather_rows;
+use crate::part::{Build, Domain, Formula, TableRows, Tables, kinds};
 use crate::random::{Noise, Weights};
-use crate::score::ScoreKind;
-
-pub(crate) use layers::{batch_norm, drop, linear, n_linear, normalise};
-
-/// What a model is about.
-#[derive(Debug, Clone)]
-pub(crate) struct Domain {
-    pub(crate) entities: usize,
-    /// Inverse relations included.
-    pub(crate) relations: usize,
-    /// The training facts; none for encoders that do not look at them.
-    pub(crate) edges: Edges,
-}
-
-/// The training facts, first as they are, then inverted.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Edges {
-    pub(crate) subjects: Arc<[u32]>,
-    pub(crate) relations: Arc<[u32]>,
-    pub(crate) objects: Arc<[u32]>,
-}
-
-impl Edges {
-    pub(crate) fn len(&self) -> usize {
-        self.subjects.len()
-    }
-}
-
-impl Domain {
-    pub(crate) fn of(graph: &Graph, config: &Config) -> Self {
-        let sizes = Self::without_edges(graph.entities().len(), 2 * graph.relations().len());
-        if !config.encoder.reads_edges() {
-            return sizes;
-        }
-        let facts = || graph.triples(Split::Train).iter();
-        let subjects = || facts().map(|fact| fact.subject.0);
-        let objects = || facts().map(|fact| fact.object.0);
-        let relations = facts().map(|fact| fact.relation.0);
-        let inverses = facts().map(|fact| graph.inverse(fact.relation).0);
-        let edges = Edges {
-            subjects: subjects().chain(objects()).collect(),
-            relations: relations.chain(inverses).collect(),
-            objects: objects().chain(subjects()).collect(),
-        };
-        Self { edges, ..sizes }
-    }
-
-    /// Sizes alone: for a forecast, or where there is no graph.
-    pub(crate) fn without_edges(entities: usize, relations: usize) -> Self {
-        Self { entities, relations, edges: Edges::default() }
-    }
-}
-
-/// What an encoder is built from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct EncoderConfig<'a> {
-    pub(crate) domain: &'a Domain,
-    pub(crate) settings: &'a Config,
-}
-
-impl EncoderConfig<'_> {
-    pub(crate) fn entities(&self) -> usize {
-        self.domain.entities
-    }
-
-    /// Inverse relations included.
-    pub(crate) fn relations(&self) -> usize {
-        self.domain.relations
-    }
-
-    pub(crate) fn dim(&self) -> usize {
-        self.settings.dim
-    }
-
-    /// Width of relation vectors, where it is free to differ.
-    pub(crate) fn relation_dim(&self) -> usize {
-        self.settings.relation_dim.unwrap_or(self.settings.dim)
-    }
-
-    /// Width of entities before and after each layer of messages.
-    pub(crate) fn layer_widths(&self) -> impl Iterator<Item = (usize, usize)> {
-        let Config { initial_dim, dim, message_layers, .. } = *self.settings;
-        (0..message_layers).map(move |depth| (if depth == 0 { initial_dim } else { dim }, dim))
-    }
-}
+use crate::score::{ScoreKind, uneven};
+use crate::settings::{Range, Refusal, Settings, With, settings};
 
 /// A batch of queries; relations include inverses.
 #[derive(Debug, Clone)]
@@ -138,106 +53,180 @@ pub(crate) struct Pass<'a> {
 /// Encoded queries.
 #[derive(Debug)]
 pub(crate) struct Encoded {
-    /// h, `[B, C]`, where C is `query_dim`.
+    /// h, `[B, C]`, where C is the width of query vectors.
     pub(crate) query: Tensor<2>,
     /// What N3 and L2 keep small: magnitudes of the factors, `[B, …]` each.
     pub(crate) factors: Vec<Tensor<2>>,
 }
 
+/// What is known of an encoder without building one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EncoderFacts {
+    /// The score of one triple, and what it costs and limits.
+    pub(crate) formula: Formula,
+    /// Whether `dim` is split in two halves and must be even.
+    pub(crate) halves: bool,
+    /// Whether it normalises over a batch, which must then have several items.
+    pub(crate) normalises_batch: bool,
+    /// Whether vectors are made of the training facts, too.
+    pub(crate) reads_edges: bool,
+    /// Width of query vectors, in units of `dim`; other than 1 only for scores that can do with it.
+    pub(crate) query_width: usize,
+    /// The scores it goes with, its own first.
+    pub(crate) scores: &'static [ScoreKind],
+    /// Why it goes with no other score; to be said where some are left out.
+    pub(crate) needs_its_score: &'static str,
+    /// Its tables with a row per entity or relation.
+    pub(crate) tables: Tables,
+}
+
+impl EncoderFacts {
+    /// Of an encoder with nothing special about it.
+    pub(crate) const fn new(formula: Formula) -> Self {
+        Self {
+            formula,
+            halves: false,
+            normalises_batch: false,
+            reads_edges: false,
+            query_width: 1,
+            scores: ALL_SCORES,
+            needs_its_score: "",
+            tables: &[("entity", TableRows::Entities), ("relation", TableRows::Relations)],
+        }
+    }
+}
+
+const ALL_SCORES: &[ScoreKind] = <ScoreKind as crate::settings::Choice>::ALL;
+
+/// What every encoder can do.
+pub(crate) trait Encode: Module {
+    /// Its own settings.
+    type Settings: EncoderSettings;
+    /// What is known without building one.
+    const FACTS: EncoderFacts;
+    /// What it has against `dim`: what is expected, and what was found.
+    fn refuse(_: &Self::Settings, _dim: usize) -> Option<String> {
+        None
+    }
+    /// Learned numbers, for a forecast of memory; those of [`tables`] unless there are others.
+    fn n_parameters(build: &Build<Self::Settings>) -> usize {
+        (build.entities() + build.relations()) * build.dim()
+    }
+    /// Numbers that a batch makes beyond rows of the tables, and their gradients.
+    fn n_batch_values(_: &Build<Self::Settings>, _batch: usize) -> usize {
+        0
+    }
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self;
+    /// The table of object vectors, `[E, D]`.
+    fn objects(&self, noise: Option<&Noise>) -> Tensor<2>;
+    fn forward(&self, queries: &Queries, pass: &Pass) -> Encoded;
+
+    /// What a norm of these vectors is made of: absolute values, or moduli of complex numbers.
+    fn magnitudes(vectors: Tensor<2>) -> Tensor<2> {
+        vectors.abs()
+    }
+}
+
+/// Settings of an encoder.
+pub(crate) trait EncoderSettings: Settings {
+    /// Fraction of the query vector's values that the model sets to zero in training; none where the
+    /// encoder has dropout of its own.
+    fn query_dropout(&self) -> f64;
+}
+
+settings! {
+    /// Settings of encoders without dropout of their own.
+    pub(crate) struct QueryDropout {
+        /// Fraction of the query vector's values set to zero in training.
+        dropout: f64 = 0.1, Range::Fraction;
+    }
+}
+
+impl EncoderSettings for QueryDropout {
+    fn query_dropout(&self) -> f64 {
+        self.dropout
+    }
+}
+
+settings! {
+    /// Width of relation vectors where it is free to differ.
+    pub(crate) struct RelationDim {
+        /// Width of the relation vectors of TuckER and HypER; `dim` if not given.
+        relation_dim: Option<usize> = None, Range::Between(1, 100_000);
+    }
+}
+
+impl RelationDim {
+    /// The width, given or not.
+    pub(crate) fn relation_dim(&self, dim: usize) -> usize {
+        self.relation_dim.unwrap_or(dim)
+    }
+}
+
 /// The list of encoders: a line here and a file make a new one.
 macro_rules! encoders {
     ($($(#[doc = $doc:literal])* $name:ident = $text:literal in $file:ident;)*) => {
-        /// Which encoder.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum EncoderKind {
-            $($(#[doc = $doc])* $name,)*
-        }
-
-        impl Choice for EncoderKind {
-            const ALL: &'static [Self] = &[$(Self::$name),*];
-
-            fn name(self) -> &'static str {
-                match self {
-                    $(Self::$name => $text,)*
-                }
-            }
+        kinds! {
+            /// Which encoder.
+            EncoderKind;
+            /// The encoder that was chosen, with its settings.
+            EncoderConfig by Encode;
+            $($(#[doc = $doc])* $name = $text in $file;)*
         }
 
         impl EncoderKind {
-            /// What it computes, as people write it.
-            pub(crate) fn formula(self) -> Formula {
+            /// What is known of it without building one.
+            pub(crate) const fn facts(self) -> EncoderFacts {
                 match self {
-                    $(Self::$name => $file::$name::FORMULA,)*
+                    $(Self::$name => $file::$name::FACTS,)*
+                }
+            }
+        }
+
+        impl EncoderConfig {
+            /// Fraction of the query vector's values that the model sets to zero in training.
+            pub(crate) fn query_dropout(&self) -> f64 {
+                match self {
+                    $(Self::$name(own) => own.query_dropout(),)*
                 }
             }
 
-            /// Whether `dim` is split in two halves and must be even.
-            pub fn halves(self) -> bool {
+            /// What such an encoder has against a `dim`.
+            pub(crate) fn refuse_dim(&self, dim: usize) -> Option<String> {
                 match self {
-                    $(Self::$name => $file::$name::HALVES,)*
-                }
-            }
-
-            /// Whether `dropout` applies to the query vector.
-            pub(crate) fn drops_query(self) -> bool {
-                match self {
-                    $(Self::$name => $file::$name::DROPOUT_ON_QUERY,)*
-                }
-            }
-
-            /// Whether it normalises over a batch, which must then have several items.
-            pub(crate) fn normalises_batch(self) -> bool {
-                match self {
-                    $(Self::$name => $file::$name::BATCH_NORM,)*
-                }
-            }
-
-            /// Width of the query vector.
-            pub(crate) fn query_dim(self, settings: &Config) -> usize {
-                match self {
-                    $(Self::$name => $file::$name::query_dim(settings),)*
-                }
-            }
-
-            /// What such an encoder has against the `dim` of a config.
-            pub(crate) fn fault(self, settings: &Config) -> Option<String> {
-                match self {
-                    $(Self::$name => $file::$name::fault(settings),)*
-                }
-            }
-
-            /// Whether vectors are made of the training facts, too.
-            pub(crate) fn reads_edges(self) -> bool {
-                match self {
-                    $(Self::$name => $file::$name::READS_EDGES,)*
-                }
-            }
-
-            /// The scores it goes with, its own first.
-            pub fn scores(self) -> &'static [ScoreKind] {
-                match self {
-                    $(Self::$name => $file::$name::SCORES,)*
-                }
-            }
-
-            /// Why it goes with no other score.
-            pub(crate) fn needs_its_score(self) -> &'static str {
-                match self {
-                    $(Self::$name => $file::$name::NEEDS_ITS_SCORE,)*
+                    $(Self::$name(own) => $file::$name::refuse(own, dim),)*
                 }
             }
 
             /// Learned numbers, without building one.
-            pub(crate) fn n_parameters(self, sizes: &EncoderConfig) -> usize {
+            pub(crate) fn n_parameters(&self, with: With, domain: &Domain) -> usize {
                 match self {
-                    $(Self::$name => $file::$name::n_parameters(sizes),)*
+                    $(Self::$name(own) => {
+                        $file::$name::n_parameters(&Build { own, with, domain })
+                    })*
                 }
             }
 
             /// Numbers that a batch makes beyond rows of the tables, and their gradients.
-            pub(crate) fn n_batch_values(self, sizes: &EncoderConfig, batch: usize) -> usize {
+            pub(crate) fn n_batch_values(&self, with: With, domain: &Domain, batch: usize) -> usize {
                 match self {
-                    $(Self::$name => $file::$name::n_batch_values(sizes, batch),)*
+                    $(Self::$name(own) => {
+                        $file::$name::n_batch_values(&Build { own, with, domain }, batch)
+                    })*
+                }
+            }
+
+            pub(crate) fn build(
+                &self,
+                with: With,
+                domain: &Domain,
+                weights: &mut Weights,
+            ) -> Encoder {
+                match self {
+                    $(Self::$name(own) => {
+                        let build = Build { own, with, domain };
+                        Encoder::$name($file::$name::new(&build, weights))
+                    })*
                 }
             }
         }
@@ -250,16 +239,6 @@ macro_rules! encoders {
         }
 
         impl Encoder {
-            pub(crate) fn new(
-                kind: EncoderKind,
-                config: &EncoderConfig,
-                weights: &mut Weights,
-            ) -> Self {
-                match kind {
-                    $(EncoderKind::$name => Self::$name($file::$name::new(config, weights)),)*
-                }
-            }
-
             /// The table of object vectors, `[E, D]`; made once for all queries of a pass.
             pub(crate) fn objects(&self, noise: Option<&Noise>) -> Tensor<2> {
                 match self {
@@ -316,47 +295,41 @@ encoders! {
     ConcatMlp = "concatmlp" in concatmlp;
 }
 
-/// What every encoder can do.
-pub(crate) trait Encode: Module {
-    /// The score of one triple, and what it costs and limits.
-    const FORMULA: Formula;
-    /// Whether `dim` is split in two halves.
-    const HALVES: bool = false;
-    /// Whether `dropout` applies to the query vector; not for one with dropout of its own there.
-    const DROPOUT_ON_QUERY: bool = true;
-    /// Whether it normalises over a batch, which must then have several items.
-    const BATCH_NORM: bool = false;
-    /// Width of the query vector; other than `dim` only for scores that can do with it.
-    fn query_dim(settings: &Config) -> usize {
-        settings.dim
+impl EncoderConfig {
+    /// What is known of the encoder without building it.
+    pub(crate) fn facts(&self) -> EncoderFacts {
+        self.kind().facts()
     }
-    /// What it has against `dim`: what is expected, and what was found.
-    fn fault(_: &Config) -> Option<String> {
-        None
-    }
-    /// Whether vectors are made of the training facts, too.
-    const READS_EDGES: bool = false;
-    /// The scores it goes with, its own first.
-    const SCORES: &'static [ScoreKind] = ScoreKind::ALL;
-    /// Why it goes with no other score; to be said where some are left out.
-    const NEEDS_ITS_SCORE: &'static str = "";
-    /// Learned numbers, for a forecast of memory; those of [`tables`] unless there are others.
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities() + config.relations()) * config.dim()
-    }
-    /// Numbers that a batch makes beyond rows of the tables, and their gradients.
-    fn n_batch_values(_: &EncoderConfig, _batch: usize) -> usize {
-        0
-    }
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self;
-    /// The table of object vectors, `[E, D]`.
-    fn objects(&self, noise: Option<&Noise>) -> Tensor<2>;
-    fn forward(&self, queries: &Queries, pass: &Pass) -> Encoded;
 
-    /// What a norm of these vectors is made of: absolute values, or moduli of complex numbers.
-    fn magnitudes(vectors: Tensor<2>) -> Tensor<2> {
-        vectors.abs()
+    /// What such an encoder refuses.
+    pub(crate) fn refusals(&self, with: &With) -> Vec<Refusal> {
+        let (facts, name) = (self.facts(), crate::settings::Choice::name(self.kind()));
+        let dim = with.model.dim;
+        let is_uneven = facts.halves && !dim.is_multiple_of(2);
+        let is_single = facts.normalises_batch && with.training.batch == 1;
+        [
+            is_uneven.then(|| uneven(name, dim)),
+            self.refuse_dim(dim).map(|what| Refusal::new("dim", what)),
+            is_single.then(|| crate::layers::single_items(name)),
+            refuse_score(name, &facts, with),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
+}
+
+fn refuse_score(encoder: &str, facts: &EncoderFacts, with: &With) -> Option<Refusal> {
+    let names: Vec<&str> = facts.scores.iter().map(|score| score.facts().name).collect();
+    let found = with.score.name;
+    let what = || {
+        format!(
+            "{encoder} needs its own: {}; expected {}, found {found}",
+            facts.needs_its_score,
+            names.join(" or ")
+        )
+    };
+    (!names.contains(&found)).then(|| Refusal::new("score", what()))
 }
 
 /// A learned table, one row per entity or relation.
@@ -367,8 +340,8 @@ pub(crate) fn table(rows: usize, columns: usize, weights: &mut Weights) -> Table
 }
 
 /// What many encoders learn and nothing else: vectors of entities and of relations, `dim` wide.
-pub(crate) fn tables(config: &EncoderConfig, weights: &mut Weights) -> [Table; 2] {
-    [config.entities(), config.relations()].map(|rows| table(rows, config.dim(), weights))
+pub(crate) fn tables<S>(build: &Build<S>, weights: &mut Weights) -> [Table; 2] {
+    [build.entities(), build.relations()].map(|rows| table(rows, build.dim(), weights))
 }
 
 /// The rows of a table that `ids` name.

@@ -3,8 +3,9 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
+use super::{Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, rows, table};
 use crate::ops::grouped_product;
+use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
 
 /// h = sᵀ·W_r.
@@ -16,17 +17,19 @@ pub(crate) struct Rescal {
 }
 
 impl Encode for Rescal {
-    const FORMULA: Formula = Formula::linear("sᵀ·W_r·o", "E·d + 2R·d²");
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        (config.entities() + config.relations() * config.dim()) * config.dim()
+    type Settings = QueryDropout;
+    const FACTS: EncoderFacts = EncoderFacts::new(Formula::linear("sᵀ·W_r·o", "E·d + 2R·d²"));
+
+    fn n_parameters(build: &Build<Self::Settings>) -> usize {
+        (build.entities() + build.relations() * build.dim()) * build.dim()
     }
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let dim = config.dim();
-        let entity = table(config.entities(), dim, weights);
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let dim = build.dim();
+        let entity = table(build.entities(), dim, weights);
         // Every relation is a matrix of its own, so the fans are those of one of them.
         let bound = (6.0 / (2 * dim) as f64).sqrt();
-        let relation = weights.uniform([config.relations(), dim * dim], bound);
+        let relation = weights.uniform([build.relations(), dim * dim], bound);
         Self { entity, relation: Table::from_tensor(relation) }
     }
 

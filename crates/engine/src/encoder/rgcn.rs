@@ -5,9 +5,27 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::{Tensor, activation};
 
-use super::{Edges, Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
+use super::graph_convolution::MessageConfig;
+use super::{Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, Table, rows, table};
 use crate::ops::{Compose, Message, Messages, gather_rows, sum_messages};
+use crate::part::{Build, Edges, Formula};
 use crate::random::{Noise, Weights};
+use crate::settings::{Range, settings};
+
+settings! {
+    /// Settings of R-GCN.
+    pub(crate) struct RgcnConfig {
+        /// Matrices of which R-GCN mixes those of all relations.
+        bases: usize = 2, Range::Between(1, 1000);
+        + messages: MessageConfig;
+    }
+}
+
+impl EncoderSettings for RgcnConfig {
+    fn query_dropout(&self) -> f64 {
+        self.messages.query_dropout()
+    }
+}
 
 /// x'_v = Σ_r Σ_u W_r·x_u / n_rv + W_0·x_v (eq. 2) with W_r = Σ_b a_rb·V_b (eq. 3), ReLU between
 /// layers, h = x'_s ∘ r.
@@ -39,46 +57,51 @@ struct Layer {
 }
 
 impl Encode for Rgcn {
-    const FORMULA: Formula = Formula::linear(
-        "Σ s′·r·o′, entity vectors made of neighbours",
-        "E·d₀ + 2R·(d + bases) + (bases + 1)·d₀·d",
-    );
-    const READS_EDGES: bool = true;
+    type Settings = RgcnConfig;
+    const FACTS: EncoderFacts = EncoderFacts {
+        reads_edges: true,
+        ..EncoderFacts::new(Formula::linear(
+            "Σ s′·r·o′, entity vectors made of neighbours",
+            "E·d₀ + 2R·(d + bases) + (bases + 1)·d₀·d",
+        ))
+    };
 
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        let n_bases = config.settings.bases;
+    fn n_parameters(build: &Build<Self::Settings>) -> usize {
+        let (own, dim) = (build.own, build.dim());
+        let n_bases = own.bases;
         let layer = |(width, out): (usize, usize)| {
-            (n_bases + 1) * width * out + config.relations() * n_bases
+            (n_bases + 1) * width * out + build.relations() * n_bases
         };
-        config.entities() * config.settings.initial_dim
-            + config.relations() * config.dim()
-            + config.layer_widths().map(layer).sum::<usize>()
+        build.entities() * own.messages.initial_dim
+            + build.relations() * dim
+            + own.messages.layer_widths(dim).map(layer).sum::<usize>()
     }
 
-    fn n_batch_values(config: &EncoderConfig, _: usize) -> usize {
+    fn n_batch_values(build: &Build<Self::Settings>, _: usize) -> usize {
         // The sums of every basis and their gradients, a mask, and what is made of it; then a mask.
         // Measured on FB15k-237 with one and two layers: within 10 %.
-        let layer = |(width, out): (usize, usize)| 2 * config.settings.bases * width + 3 * out;
-        let row = config.layer_widths().map(layer).sum::<usize>() + config.dim();
-        Messages::n_words(config.domain.edges.len()) + config.entities() * row
+        let layer = |(width, out): (usize, usize)| 2 * build.own.bases * width + 3 * out;
+        let widths = build.own.messages.layer_widths(build.dim());
+        let row = widths.map(layer).sum::<usize>() + build.dim();
+        Messages::n_words(build.domain.edges.len()) + build.entities() * row
     }
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let settings = config.settings;
-        let entity = table(config.entities(), settings.initial_dim, weights);
-        let relation = table(config.relations(), settings.dim, weights);
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let (own, dim) = (build.own, build.dim());
+        let entity = table(build.entities(), own.messages.initial_dim, weights);
+        let relation = table(build.relations(), dim, weights);
         let mut layer = |(width, out): (usize, usize)| {
             // Each basis is a matrix of its own, with its own fans.
             let bound = (6.0 / (width + out) as f64).sqrt();
             Layer {
-                coefficients: table(config.relations(), settings.bases, weights),
-                bases: Table::from_tensor(weights.uniform([settings.bases * width, out], bound)),
+                coefficients: table(build.relations(), own.bases, weights),
+                bases: Table::from_tensor(weights.uniform([own.bases * width, out], bound)),
                 own: table(width, out, weights),
             }
         };
-        let layers = config.layer_widths().map(&mut layer).collect();
-        let messages = messages(config);
-        Self { entity, relation, layers, messages, dropout: settings.message_dropout }
+        let layers = own.messages.layer_widths(dim).map(&mut layer).collect();
+        let messages = messages(build);
+        Self { entity, relation, layers, messages, dropout: own.messages.message_dropout }
     }
 
     fn forward(&self, queries: &Queries, pass: &Pass) -> Encoded {
@@ -110,8 +133,8 @@ impl Encode for Rgcn {
 }
 
 /// A message along every edge, weighing 1 / n_rv.
-fn messages(config: &EncoderConfig) -> Arc<Messages> {
-    let Edges { subjects, relations, objects } = &config.domain.edges;
+fn messages(build: &Build<RgcnConfig>) -> Arc<Messages> {
+    let Edges { subjects, relations, objects } = &build.domain.edges;
     let mut arrivals: Vec<(u32, u32)> =
         objects.iter().copied().zip(relations.iter().copied()).collect();
     arrivals.sort_unstable();
@@ -123,5 +146,5 @@ fn messages(config: &EncoderConfig) -> Arc<Messages> {
         Message { sender, relation, receiver, factor: 1.0 / n as f32 }
     };
     let messages = (0..subjects.len()).map(message).collect();
-    Arc::new(Messages::new(config.entities(), config.relations(), messages))
+    Arc::new(Messages::new(build.entities(), build.relations(), messages))
 }

@@ -6,9 +6,9 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
 use super::{
-    Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, halves, moduli, rows, table,
+    Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, halves, moduli, rows, table,
 };
-use crate::models::Limit;
+use crate::part::{Build, Formula, Limit};
 use crate::random::{Noise, Weights};
 use crate::score::ScoreKind;
 
@@ -22,23 +22,26 @@ pub(crate) struct RotatE {
 }
 
 impl Encode for RotatE {
-    const FORMULA: Formula =
-        Formula::new("−Σ |s·e^{iθ_r} − o|, complex numbers", "(E + R)·d", Limit::Entities);
-    const HALVES: bool = true;
-    const SCORES: &'static [ScoreKind] = &[ScoreKind::Modulus];
-    const NEEDS_ITS_SCORE: &'static str =
-        "its query vector, the subject turned, is a complex point that answers are to be near";
+    type Settings = QueryDropout;
+    const FACTS: EncoderFacts = EncoderFacts {
+        halves: true,
+        scores: &[ScoreKind::Modulus],
+        needs_its_score: "its query vector, the subject turned, is a complex point that answers are to be near",
+        ..EncoderFacts::new(Formula::new(
+            "−Σ |s·e^{iθ_r} − o|, complex numbers",
+            "(E + R)·d",
+            Limit::Entities,
+        ))
+    };
 
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        config.entities() * config.dim() + config.relations() * (config.dim() / 2)
+    fn n_parameters(build: &Build<Self::Settings>) -> usize {
+        build.entities() * build.dim() + build.relations() * (build.dim() / 2)
     }
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
         Self {
-            entity: table(config.entities(), config.dim(), weights),
-            relation: Param::from_tensor(
-                weights.uniform([config.relations(), config.dim() / 2], PI),
-            ),
+            entity: table(build.entities(), build.dim(), weights),
+            relation: Param::from_tensor(weights.uniform([build.relations(), build.dim() / 2], PI)),
         }
     }
 

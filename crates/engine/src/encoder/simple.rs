@@ -3,7 +3,10 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, halves, rows, tables};
+use super::{
+    Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, halves, rows, tables,
+};
+use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
 
 /// Entity vectors are [head; tail], relation vectors [r; r'], so h = ½ [r' ∘ tail(s); r ∘ head(s)].
@@ -14,11 +17,14 @@ pub(crate) struct SimplE {
 }
 
 impl Encode for SimplE {
-    const FORMULA: Formula = Formula::linear("½ Σ s₁·r₁·o₂ + ½ Σ o₁·r₂·s₂", "(E + 2R)·d");
-    const HALVES: bool = true;
+    type Settings = QueryDropout;
+    const FACTS: EncoderFacts = EncoderFacts {
+        halves: true,
+        ..EncoderFacts::new(Formula::linear("½ Σ s₁·r₁·o₂ + ½ Σ o₁·r₂·s₂", "(E + 2R)·d"))
+    };
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let [entity, relation] = tables(config, weights);
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let [entity, relation] = tables(build, weights);
         Self { entity, relation }
     }
 

@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{Device, TensorData};
 
+use super::compgcn::Composition;
 use super::*;
-use crate::config::{Composition, Config};
-use crate::model::Model;
+use crate::config::Config;
+use crate::network::Network;
 use crate::ops::pairwise_scores;
 use crate::parameters::{count, replace, tensors};
+use crate::settings::Choice;
 use messages::domain;
 
 const ENTITIES: usize = 5;
@@ -19,32 +21,25 @@ const ENTITIES: usize = 5;
 type Tables = BTreeMap<String, Vec<f64>>;
 
 fn config(kind: EncoderKind) -> Config {
-    let dim = match kind {
-        EncoderKind::ConvE => 40,
-        EncoderKind::HypEr => 12,
-        _ => 6,
+    let own = match kind {
+        EncoderKind::ConvE => "dim = 40\nconvolutions = 2\nchannels = 2",
+        EncoderKind::HypEr => "dim = 12\nrelation_dim = 3\nchannels = 2",
+        EncoderKind::Tucker => "dim = 6\nrelation_dim = 3",
+        EncoderKind::Transformer => "dim = 6\nheads = 2",
+        EncoderKind::Ensemble => "dim = 6\nmembers = 3",
+        EncoderKind::CompGcn | EncoderKind::Rgcn => "dim = 6\ninitial_dim = 3\nmessage_layers = 2",
+        EncoderKind::ConcatMlp => "dim = 6\nhidden = [5, 4]",
+        _ => "dim = 6",
     };
-    Config {
-        encoder: kind,
-        dim,
-        relation_dim: Some(3),
-        convolutions: 2,
-        channels: 2,
-        heads: 2,
-        members: 3,
-        initial_dim: 3,
-        message_layers: 2,
-        hidden: vec![5, 4],
-        ..Config::default()
-    }
+    Config::parse(&format!("encoder = \"{}\"\n{own}", kind.name())).unwrap()
 }
 
-/// A model whose tensors that start constant have other values: zeros and ones would hide mistakes.
-fn model(kind: EncoderKind) -> Model {
-    varied(Model::new(&config(kind), &domain(), Weights::new(1, Device::flex())))
+/// A network whose tensors that start constant have other values: zeros and ones would hide mistakes.
+fn network(kind: EncoderKind) -> Network {
+    varied(Network::new(&config(kind), &domain(), Weights::new(1, Device::flex())))
 }
 
-fn varied(model: Model) -> Model {
+fn varied(network: Network) -> Network {
     let varied = |(order, tensor): (usize, crate::parameters::Named)| {
         let mut values = tensor.values.into_data().try_into_vec::<f32>().unwrap();
         if values.iter().all(|x| *x == values[0]) {
@@ -54,13 +49,13 @@ fn varied(model: Model) -> Model {
         }
         (tensor.name, TensorData::new(values, tensor.shape))
     };
-    let values = tensors(&model).into_iter().enumerate().map(varied).collect();
-    replace(model, values)
+    let values = tensors(&network).into_iter().enumerate().map(varied).collect();
+    replace(network, values)
 }
 
-/// The tensors of a model, by name.
-fn values_of(model: &Model) -> Tables {
-    tensors(model)
+/// The tensors of a network, by name.
+fn values_of(network: &Network) -> Tables {
+    tensors(network)
         .into_iter()
         .map(|tensor| {
             let floats = tensor.values.into_data().try_into_vec::<f32>().unwrap();
@@ -70,14 +65,14 @@ fn values_of(model: &Model) -> Tables {
 }
 
 fn values(kind: EncoderKind) -> Tables {
-    values_of(&model(kind))
+    values_of(&network(kind))
 }
 
 /// The score of one triple by the published formula.
 fn formula(kind: EncoderKind, s: usize, r: usize, o: usize) -> f64 {
     let tables = values(kind);
     let row = |name: &str, row: usize, width: usize| &tables[name][row * width..][..width];
-    let dim = config(kind).dim;
+    let dim = config(kind).dim();
     let entity = |e| row("encoder.entity", e, dim);
     let relation = |width| row("encoder.relation", r, width);
     let sum3 = |a: &[f64], b: &[f64], c: &[f64]| -> f64 {
@@ -150,20 +145,20 @@ fn formula(kind: EncoderKind, s: usize, r: usize, o: usize) -> f64 {
 }
 
 /// The scores of all objects, query after query.
-fn scores(model: &Model, queries: &Queries) -> Vec<f32> {
-    let objects = model.encoder.objects(None);
+fn scores(network: &Network, queries: &Queries) -> Vec<f32> {
+    let objects = network.encoder.objects(None);
     let pass = Pass { objects: &objects, noise: None };
-    let query = model.encoder.forward(queries, &pass).query;
-    let (context, objects) = (model.score.queries(query), model.score.objects(objects.clone()));
-    let scores = pairwise_scores(model.of_pairs, model.score.weights(), context, objects);
+    let query = network.encoder.forward(queries, &pass).query;
+    let (context, objects) = (network.score.queries(query), network.score.objects(objects.clone()));
+    let scores = pairwise_scores(network.of_pairs, network.score.weights(), context, objects);
     scores.into_data().try_into_vec().unwrap()
 }
 
-fn check_formula(model: &Model, formula: impl Fn(usize, usize, usize) -> f64) {
+fn check_formula(network: &Network, formula: impl Fn(usize, usize, usize) -> f64) {
     // Relations repeat and are out of order, as in a batch.
     let (subjects, relations) = ([0, 4, 2, 4], [3, 0, 3, 1]);
     let queries = Queries { subjects: subjects.into(), relations: relations.into() };
-    for (q, scores) in scores(model, &queries).chunks_exact(ENTITIES).enumerate() {
+    for (q, scores) in scores(network, &queries).chunks_exact(ENTITIES).enumerate() {
         for (o, score) in scores.iter().enumerate() {
             let expected = formula(subjects[q] as usize, relations[q] as usize, o);
             let found = f64::from(*score);
@@ -172,7 +167,7 @@ fn check_formula(model: &Model, formula: impl Fn(usize, usize, usize) -> f64) {
             assert!(
                 (found - expected).abs() < tolerance,
                 "{:?}: {found}, {expected}",
-                model.encoder
+                network.encoder
             );
         }
     }
@@ -181,7 +176,7 @@ fn check_formula(model: &Model, formula: impl Fn(usize, usize, usize) -> f64) {
 #[test]
 fn every_encoder_equals_its_one_triple_formula() {
     for kind in EncoderKind::ALL {
-        check_formula(&model(*kind), |s, r, o| formula(*kind, s, r, o));
+        check_formula(&network(*kind), |s, r, o| formula(*kind, s, r, o));
     }
 }
 
@@ -191,17 +186,15 @@ fn parameters_are_counted_without_building_a_model() {
         let mixture = "output = \"mixture\"\ncomponents = 3\nbias = true";
         let mlp = "score = \"mlp\"\nhidden = [7, 5]";
         for text in ["", mixture, "score = \"cosine\"", mlp] {
-            let mut raw = crate::RawConfig::default();
-            raw.add_file(std::path::Path::new("test.toml"), text).unwrap();
-            raw.add_option("encoder", kind.name());
-            raw.add_option("dim", "24");
-            let Ok(config) = raw.check() else {
-                assert!(kind.scores() != ScoreKind::ALL, "{kind:?}, {text}");
+            let text = format!("encoder = \"{}\"\ndim = 24\n{text}", kind.name());
+            let Ok(config) = Config::parse(&text) else {
+                assert!(kind.facts().scores != ScoreKind::ALL, "{text}");
                 continue;
             };
             let domain = Domain::without_edges(11, 6);
-            let model = Model::new(&config, &domain, Weights::new(config.seed, Device::flex()));
-            assert_eq!(count(&model), Model::n_parameters(&config, &domain), "{kind:?}");
+            let network =
+                Network::new(&config, &domain, Weights::new(config.training.seed, Device::flex()));
+            assert_eq!(count(&network), Network::n_parameters(&config, &domain), "{kind:?}");
         }
     }
 }
@@ -211,8 +204,8 @@ fn conve_has_as_many_parameters_as_the_paper_counts() {
     // (E + 2R)·d for the tables, 32·14·(d/8 − 2)·d for the linear layer, 9·32 for the kernels, and
     // two for each of the 1 + 32 + d normalised channels.
     let count = |dim: usize| {
-        let config = Config { encoder: EncoderKind::ConvE, dim, ..Config::default() };
-        Model::n_parameters(&config, &Domain::without_edges(14_541, 2 * 237))
+        let config = Config::parse(&format!("encoder = \"conve\"\ndim = {dim}")).unwrap();
+        Network::n_parameters(&config, &Domain::without_edges(14_541, 2 * 237))
     };
     let formula = |d: usize| (14_541 + 474 + 448 * (d / 8 - 2)) * d + 288 + 2 * (33 + d);
     for (dim, millions) in [(200, "5.1"), (1000, "70.1")] {
@@ -226,7 +219,7 @@ fn conve_has_as_many_parameters_as_the_paper_counts() {
 fn dropout_inside_an_encoder_comes_from_the_noise_of_the_update() {
     let queries = Queries { subjects: [3, 1].into(), relations: [2, 0].into() };
     for kind in [EncoderKind::ConvE, EncoderKind::HypEr, EncoderKind::Transformer] {
-        let encoder = model(kind).encoder;
+        let encoder = network(kind).encoder;
         let objects = encoder.objects(None);
         let query = |noise: Option<&Noise>| {
             let query = encoder.forward(&queries, &Pass { objects: &objects, noise }).query;
@@ -242,7 +235,7 @@ fn dropout_inside_an_encoder_comes_from_the_noise_of_the_update() {
 fn factors_are_the_rows_of_subject_and_relation() {
     let queries = Queries { subjects: [3].into(), relations: [2].into() };
     let tables = values(EncoderKind::ComplEx);
-    let encoder = model(EncoderKind::ComplEx).encoder;
+    let encoder = network(EncoderKind::ComplEx).encoder;
     let pass = Pass { objects: &encoder.objects(None), noise: None };
     let factors = encoder.forward(&queries, &pass).factors;
     let moduli: Vec<f32> = (0..3)

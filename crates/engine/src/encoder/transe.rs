@@ -3,8 +3,8 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, tables};
-use crate::models::Limit;
+use super::{Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, rows, tables};
+use crate::part::{Build, Formula, Limit};
 use crate::random::{Noise, Weights};
 use crate::score::ScoreKind;
 
@@ -16,14 +16,16 @@ pub(crate) struct TransE {
 }
 
 impl Encode for TransE {
-    const FORMULA: Formula = Formula::new("−‖s + r − o‖", "(E + 2R)·d", Limit::Entities);
-    /// (s + r)·o = s·o + r·o does not ask whether the subject has anything to do with the relation.
-    const SCORES: &'static [ScoreKind] = &[ScoreKind::L1, ScoreKind::L2];
-    const NEEDS_ITS_SCORE: &'static str =
-        "its query vector, subject plus relation, is a point that answers are to be near";
+    type Settings = QueryDropout;
+    const FACTS: EncoderFacts = EncoderFacts {
+        // (s + r)·o = s·o + r·o does not ask whether the subject has anything to do with the relation.
+        scores: &[ScoreKind::L1, ScoreKind::L2],
+        needs_its_score: "its query vector, subject plus relation, is a point that answers are to be near",
+        ..EncoderFacts::new(Formula::new("−‖s + r − o‖", "(E + 2R)·d", Limit::Entities))
+    };
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let [entity, relation] = tables(config, weights);
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let [entity, relation] = tables(build, weights);
         Self { entity, relation }
     }
 

@@ -5,15 +5,37 @@ use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig, Linear};
 use burn::tensor::{Tensor, activation};
 
-use super::layers::{drop, linear, n_linear};
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
-use crate::config::Config;
+use super::{
+    Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, QueryDropout, Table, rows, table,
+};
+use crate::layers::{drop, linear, n_linear};
+use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
+use crate::settings::{Range, settings};
 
 /// Subject and relation.
 const TOKENS: usize = 2;
 /// Width of the feed-forward layers by that of the tokens.
 const WIDENING: usize = 2;
+
+settings! {
+    /// Settings of the transformer.
+    pub(crate) struct TransformerConfig {
+        /// Layers of the transformer.
+        attention_layers: usize = 2, Range::Between(1, 100);
+        /// Attention heads of each layer of the transformer, which share `dim` evenly.
+        heads: usize = 4, Range::Between(1, 1000);
+        /// Fraction of values set to zero in what each layer of the transformer adds.
+        attention_dropout: f64 = 0.1, Range::Fraction;
+        + query: QueryDropout;
+    }
+}
+
+impl EncoderSettings for TransformerConfig {
+    fn query_dropout(&self) -> f64 {
+        self.query.dropout
+    }
+}
 
 /// h = mean(tokens)·W + b, with the tokens after the last layer, which were [s; r] + positions
 /// before the first.
@@ -50,12 +72,14 @@ struct Attention {
 }
 
 impl Encode for Transformer {
-    const FORMULA: Formula = Formula::linear(
+    type Settings = TransformerConfig;
+    const FACTS: EncoderFacts = EncoderFacts::new(Formula::linear(
         "W·mean(transformer([s; r]))·o",
         "(E + 2R + 2)·d + about (8·layers + 1)·d²",
-    );
-    fn fault(settings: &Config) -> Option<String> {
-        let Config { dim, heads, .. } = *settings;
+    ));
+
+    fn refuse(own: &TransformerConfig, dim: usize) -> Option<String> {
+        let heads = own.heads;
         let what = || {
             format!(
                 "the {heads} heads of the transformer share it; expected a multiple of {heads}, found {dim}"
@@ -64,33 +88,32 @@ impl Encode for Transformer {
         (!dim.is_multiple_of(heads)).then(what)
     }
 
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        let (dim, layers) = (config.dim(), config.settings.attention_layers);
+    fn n_parameters(build: &Build<Self::Settings>) -> usize {
+        let (dim, layers) = (build.dim(), build.own.attention_layers);
         let feed = n_linear(dim, WIDENING * dim) + n_linear(WIDENING * dim, dim);
         let norms = 4 * dim;
-        (config.entities() + config.relations() + TOKENS) * dim
+        (build.entities() + build.relations() + TOKENS) * dim
             + layers * (4 * n_linear(dim, dim) + feed + norms)
             + n_linear(dim, dim)
     }
 
-    fn n_batch_values(config: &EncoderConfig, batch: usize) -> usize {
+    fn n_batch_values(build: &Build<Self::Settings>, batch: usize) -> usize {
         /// Tensors of the size of the tokens that a layer keeps for the backward pass, the wider
         /// ones counted by their width; found by measuring.
         const KEPT: usize = 20;
-        batch * TOKENS * config.dim() * KEPT * config.settings.attention_layers
+        batch * TOKENS * build.dim() * KEPT * build.own.attention_layers
     }
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let (settings, dim) = (config.settings, config.dim());
-        let entity = table(config.entities(), dim, weights);
-        let relation = table(config.relations(), dim, weights);
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let (own, dim) = (build.own, build.dim());
+        let entity = table(build.entities(), dim, weights);
+        let relation = table(build.relations(), dim, weights);
         // Zero, for tokens of different tables are told apart without them.
         let positions = Table::from_tensor(Tensor::zeros([TOKENS, dim], &weights.device));
-        let layers =
-            (0..settings.attention_layers).map(|_| Layer::new(dim, settings.heads, weights));
+        let layers = (0..own.attention_layers).map(|_| Layer::new(dim, own.heads, weights));
         let layers = layers.collect();
         let readout = linear(dim, dim, weights);
-        Self { entity, relation, positions, layers, readout, dropout: settings.attention_dropout }
+        Self { entity, relation, positions, layers, readout, dropout: own.attention_dropout }
     }
 
     fn forward(&self, queries: &Queries, pass: &Pass) -> Encoded {

@@ -5,9 +5,28 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderConfig, Formula, Pass, Queries, Table, rows, table};
+use super::{
+    Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, QueryDropout, RelationDim,
+    Table, rows, table,
+};
 use crate::ops::{gather_rows, grouped_product};
+use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
+use crate::settings::settings;
+
+settings! {
+    /// Settings of TuckER.
+    pub(crate) struct TuckerConfig {
+        + relation: RelationDim;
+        + query: QueryDropout;
+    }
+}
+
+impl EncoderSettings for TuckerConfig {
+    fn query_dropout(&self) -> f64 {
+        self.query.dropout
+    }
+}
 
 /// h = sᵀ·W_r with W_r = Σ_j r_j W_j: RESCAL whose matrices share the slices of a core.
 #[derive(Module, Debug)]
@@ -19,22 +38,27 @@ pub(crate) struct Tucker {
 }
 
 impl Encode for Tucker {
-    const FORMULA: Formula = Formula::linear("W ×₁ s ×₂ r ×₃ o", "E·d + (2R + d²)·d_r");
-    fn n_parameters(config: &EncoderConfig) -> usize {
-        config.entities() * config.dim()
-            + (config.relations() + config.dim() * config.dim()) * config.relation_dim()
+    type Settings = TuckerConfig;
+    const FACTS: EncoderFacts =
+        EncoderFacts::new(Formula::linear("W ×₁ s ×₂ r ×₃ o", "E·d + (2R + d²)·d_r"));
+
+    fn n_parameters(build: &Build<Self::Settings>) -> usize {
+        build.entities() * build.dim()
+            + (build.relations() + build.dim() * build.dim())
+                * build.own.relation.relation_dim(build.dim())
     }
 
-    fn n_batch_values(config: &EncoderConfig, batch: usize) -> usize {
-        2 * config.relations().min(batch) * config.dim() * config.dim()
+    fn n_batch_values(build: &Build<Self::Settings>, batch: usize) -> usize {
+        2 * build.relations().min(batch) * build.dim() * build.dim()
     }
 
-    fn new(config: &EncoderConfig, weights: &mut Weights) -> Self {
-        let dim = config.dim();
-        let entity = table(config.entities(), dim, weights);
-        let relation = table(config.relations(), config.relation_dim(), weights);
+    fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
+        let dim = build.dim();
+        let entity = table(build.entities(), dim, weights);
+        let relation =
+            table(build.relations(), build.own.relation.relation_dim(build.dim()), weights);
         // As in the authors' code: the core is uniform in ±1.
-        let core = weights.uniform([config.relation_dim(), dim * dim], 1.0);
+        let core = weights.uniform([build.own.relation.relation_dim(build.dim()), dim * dim], 1.0);
         Self { entity, relation, core: Table::from_tensor(core) }
     }
 

@@ -1,4 +1,4 @@
-//! Can a probability be taken at its word?
+//! Calibration: can a probability be taken at its word?
 //!
 //! Under a softmax the probability of an object is its share among the answers of the query.
 //! So every held-out triple is one draw of an answer: the model says how likely each object is to
@@ -9,16 +9,16 @@
 //! it. There is no temperature: dividing log-probabilities would not scale a sigmoid's logits.
 
 use fullrank_graph::{EntityId, Graph, Split};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Asked, Scorer, filtered_nll, for_each_row, held_out, log_sum_without};
 use crate::error::Error;
-use crate::output::Meaning;
+use crate::part::ProbabilityKind;
+use crate::progress::Progress;
 use crate::random::shuffled;
-use crate::train::Signal;
 
 /// How probabilities compare with what happened.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// What log-probabilities were divided by.
     pub temperature: f64,
@@ -32,7 +32,7 @@ pub struct Calibration {
 }
 
 /// A reliability diagram and its one-number summary.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reliability {
     /// Expected calibration error: mean distance of predicted and observed, weighted.
     pub ece: f64,
@@ -41,7 +41,7 @@ pub struct Reliability {
 }
 
 /// Predictions of similar probability.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
     /// Mean predicted probability.
     pub predicted: f64,
@@ -79,16 +79,16 @@ pub fn calibrate(
     split: Split,
     scorer: &impl Scorer,
     temperature: f64,
-    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Calibration, Error> {
-    let meaning = scorer.meaning();
-    check_temperature(meaning, temperature)?;
+    let probability = scorer.probability();
+    check_temperature(probability, temperature)?;
     let mut top = vec![Sums::default(); BINS];
     let mut pairs = vec![Sums::default(); FINE_BINS];
     let (mut nll, mut n_answers, mut n_top) = (Some(0.0), 0.0, 0.0);
-    let calibrate = |asked: &Asked, row: &[f32]| match meaning {
-        Meaning::Share => calibrate_shares(graph, asked, row, temperature),
-        Meaning::Holds => calibrate_triples(graph, split, asked, row),
+    let calibrate = |asked: &Asked, row: &[f32]| match probability {
+        ProbabilityKind::Categorical => calibrate_shares(graph, asked, row, temperature),
+        ProbabilityKind::Bernoulli => calibrate_triples(graph, split, asked, row),
     };
     let add = |query: QueryCalibration| {
         nll = nll.zip(query.nll).map(|(sum, nll)| sum + nll);
@@ -111,9 +111,14 @@ pub fn calibrate(
 
 /// Dividing log-probabilities by a temperature makes other shares of shares, but nothing of sense of
 /// probabilities that each stand for themselves.
-pub(crate) fn check_temperature(meaning: Meaning, temperature: f64) -> Result<(), Error> {
-    match meaning {
-        Meaning::Holds if temperature != 1.0 => Err(Error::NoTemperature { temperature }),
+pub(crate) fn check_temperature(
+    probability: ProbabilityKind,
+    temperature: f64,
+) -> Result<(), Error> {
+    match probability {
+        ProbabilityKind::Bernoulli if temperature != 1.0 => {
+            Err(Error::NoTemperature { temperature })
+        }
         _ => Ok(()),
     }
 }
@@ -131,7 +136,7 @@ pub fn fit_temperature(
     graph: &Graph,
     split: Split,
     scorer: &impl Scorer,
-    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Option<f64>, Error> {
     /// Answers, both directions, that one number can be fitted to.
     const LEAST_ANSWERS: usize = 100;
@@ -140,7 +145,7 @@ pub fn fit_temperature(
     /// Queries after which more of them would only take longer.
     const MOST_QUERIES: usize = 32_768;
     let is_enough = 2 * graph.triples(split).len() >= LEAST_ANSWERS;
-    if scorer.meaning() != Meaning::Share || !is_enough {
+    if scorer.probability() != ProbabilityKind::Categorical || !is_enough {
         return Ok(None);
     }
     let asked = drawn(held_out(graph, split), MOST_QUERIES);
@@ -210,7 +215,7 @@ fn nll_on_grid(
     asked: &[Asked],
     scorer: &impl Scorer,
     grid: &Grid,
-    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    progress: &mut Progress,
 ) -> Result<[f64; Grid::POINTS], Error> {
     let nll_of = |asked: &Asked, row: &[f32]| {
         let mut scaled = row.to_vec();

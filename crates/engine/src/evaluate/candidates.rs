@@ -1,14 +1,15 @@
-//! Where does an answer stand among given wrong ones?
+//! Given candidates: where does an answer stand among given wrong ones?
 //!
 //! The way of ogbl-biokg: every held-out triple has its own list of negatives for each side.
 
 use fullrank_graph::load::Candidates;
 use fullrank_graph::{EntityId, Graph, Split};
 
-use super::{AnswerRank, Asked, HeldOut, Scorer, for_each_row, held_out};
+use super::{Asked, HeldOut, Scorer, for_each_row, held_out};
 use crate::error::Error;
-use crate::output::Meaning;
-use crate::train::Signal;
+use crate::metrics::AnswerRank;
+use crate::part::ProbabilityKind;
+use crate::progress::Progress;
 
 /// Ranks every held-out answer of a split against its own candidates:
 /// 0.5 · (negatives above + negatives above or beside) + 1.
@@ -23,10 +24,10 @@ pub fn rank_candidates(
     split: Split,
     candidates: &Candidates,
     scorer: &impl Scorer,
-    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Vec<AnswerRank>, Error> {
     let n_relations = graph.relations().len() as u32;
-    let meaning = scorer.meaning();
+    let probability = scorer.probability();
     let rank_query = |asked: &Asked, row: &[f32]| {
         let relation = graph.answers().relation(asked.number as usize);
         let side =
@@ -34,9 +35,9 @@ pub fn rank_candidates(
         let rank = |answer: &HeldOut| {
             let negatives = &side.entities[answer.triple as usize * side.width..][..side.width];
             let among = rank_among(asked, answer.object, negatives, row);
-            match meaning {
-                Meaning::Share => among,
-                Meaning::Holds => AnswerRank { nll_filtered: None, nll: None, ..among },
+            match probability {
+                ProbabilityKind::Categorical => among,
+                ProbabilityKind::Bernoulli => AnswerRank { nll_filtered: None, nll: None, ..among },
             }
         };
         asked.answers.iter().map(rank).collect::<Vec<_>>()

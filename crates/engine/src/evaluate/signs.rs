@@ -1,6 +1,6 @@
-//! Can a model tell triples that hold from those that do not?
+//! Sign reconstruction: can a model tell triples that hold from those that do not?
 //!
-//! Sign reconstruction: every pair of a split's query and an object is classified by its score.
+//! Every pair of a split's query and an object is classified by its score.
 //! The split's answers are positives, answers of the splits before it are left out, and everything
 //! else is negative. Scores are log-probabilities, whatever the output layer: under a softmax they
 //! are comparable within a query, and only as far as shares are between queries.
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::{Asked, Scorer, for_each_row, held_out};
 use crate::error::Error;
-use crate::train::Signal;
+use crate::progress::Progress;
 
 /// How well scores separate positives from negatives.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -58,7 +58,7 @@ pub struct Decided {
 pub fn fit_threshold(
     graph: &Graph,
     scorer: &impl Scorer,
-    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Option<f32>, Error> {
     let counts = Counts::of(graph, Split::Valid, scorer, None, progress)?;
     let mut best: Option<(f64, f32)> = None;
@@ -81,7 +81,7 @@ pub fn classify(
     split: Split,
     scorer: &impl Scorer,
     threshold: Option<f32>,
-    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Option<Signs>, Error> {
     let counts = Counts::of(graph, split, scorer, threshold, progress)?;
     let (positives, negatives) = (counts.n_positives as f64, counts.n_negatives as f64);
@@ -138,7 +138,7 @@ impl Counts {
         split: Split,
         scorer: &impl Scorer,
         also: Option<f32>,
-        progress: &mut dyn FnMut(usize, usize) -> Signal,
+        progress: &mut Progress,
     ) -> Result<Self, Error> {
         let asked = held_out(graph, split);
         let positives = positive_scores(graph, split, &asked, scorer, progress)?;
@@ -194,7 +194,7 @@ fn positive_scores(
     split: Split,
     asked: &[Asked],
     scorer: &impl Scorer,
-    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Vec<f32>, Error> {
     let mut scores = Vec::new();
     let of_query = |asked: &Asked, row: &[f32]| -> Vec<f32> {
@@ -211,7 +211,7 @@ fn count_negatives(
     asked: &[Asked],
     scorer: &impl Scorer,
     scores: &Scores,
-    progress: &mut dyn FnMut(usize, usize) -> Signal,
+    progress: &mut Progress,
 ) -> Result<Vec<u64>, Error> {
     let none = || Mutex::new(vec![0_u64; 2 * scores.ascending.len() + 1]);
     // One for each thread: whole numbers have the same sum in any order.
@@ -286,6 +286,7 @@ mod tests {
 
     use super::*;
     use crate::evaluate::tests::{Fixed, graph};
+    use crate::progress::silent;
 
     fn classified(
         graph: &Graph,
@@ -293,12 +294,12 @@ mod tests {
         score: impl Fn(Query, u32) -> f32,
     ) -> Option<Signs> {
         let scorer = Fixed(graph.entities().len(), score);
-        classify(graph, Split::Test, &scorer, threshold, &mut |_, _| Signal::Continue).unwrap()
+        classify(graph, Split::Test, &scorer, threshold, &mut silent()).unwrap()
     }
 
     fn threshold(graph: &Graph, score: impl Fn(Query, u32) -> f32) -> Option<f32> {
         let scorer = Fixed(graph.entities().len(), score);
-        fit_threshold(graph, &scorer, &mut |_, _| Signal::Continue).unwrap()
+        fit_threshold(graph, &scorer, &mut silent()).unwrap()
     }
 
     #[test]

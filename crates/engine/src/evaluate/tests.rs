@@ -3,6 +3,12 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
+use crate::config::Config;
+use crate::device::Device;
+use crate::network::Network;
+use crate::part::Domain;
+use crate::progress::silent;
+use crate::random::Weights;
 
 /// A graph from lines such as `ann knows bob; bob knows cid`, one per split.
 pub(crate) fn graph(splits: [&str; 3]) -> Graph {
@@ -38,14 +44,14 @@ impl<F: Fn(Query, u32) -> f32> Scorer for Fixed<F> {
         queries.iter().map(row).enumerate().map(|(place, row)| map(place, &row)).collect()
     }
 
-    fn meaning(&self) -> Meaning {
-        Meaning::Share
+    fn probability(&self) -> ProbabilityKind {
+        ProbabilityKind::Categorical
     }
 }
 
 fn ranks(graph: &Graph, split: Split, score: impl Fn(Query, u32) -> f32) -> Vec<AnswerRank> {
     let scorer = Fixed(graph.entities().len(), score);
-    rank_answers(graph, split, &scorer, &mut |_, _| Signal::Continue).unwrap()
+    rank_answers(graph, split, &scorer, &mut silent()).unwrap()
 }
 
 #[test]
@@ -108,7 +114,7 @@ fn a_constant_model_gets_the_chance_value() {
     assert!((all.nll.unwrap() - 30_f64.ln()).abs() < 1e-5);
 }
 
-fn random_graph(entities: u32, relations: u32, triples: usize, seed: u64) -> Graph {
+pub(crate) fn random_graph(entities: u32, relations: u32, triples: usize, seed: u64) -> Graph {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let name = |prefix: &str, n: u32| {
         let mut names = Names::default();
@@ -179,23 +185,16 @@ fn ranks_equal_a_naive_oracle_in_f64_on_random_graphs() {
 
 #[test]
 fn a_model_ranks_as_the_oracle_does() {
-    use crate::encoder::Domain;
-    use crate::model::Model;
-    use crate::random::Weights;
     for (seed, text) in [(1, ""), (2, "output = \"mixture\"\ncomponents = 3\nbias = true")] {
         let graph = random_graph(60, 3, 400, seed);
-        let mut raw = crate::RawConfig::default();
-        raw.add_file(std::path::Path::new("test.toml"), text).unwrap();
-        raw.add_option("dim", "8");
-        let weights = Weights::new(0, crate::train::device());
-        let model = Model::new(&raw.check().unwrap(), &Domain::without_edges(60, 6), weights);
-        let found = rank_answers(&graph, Split::Test, &model.clone().scoring(), &mut |_, _| {
-            Signal::Continue
-        })
-        .unwrap();
+        let config = Config::parse(&format!("dim = 8\n{text}")).unwrap();
+        let weights = Weights::new(0, Device::Cpu.burn());
+        let network = Network::new(&config, &Domain::without_edges(60, 6), weights);
+        let found =
+            rank_answers(&graph, Split::Test, &network.clone().scoring(), &mut silent()).unwrap();
         for rank in found {
             let query = graph.answers().query(rank.query as usize);
-            let row = probabilities(&model, query);
+            let row = probabilities(&network, query);
             let score = row[rank.object.0 as usize];
             // Scores closer than single precision can tell apart may stand either way.
             let close = row.iter().filter(|x| (*x / score - 1.0).abs() < 1e-5).count() - 1;
@@ -205,9 +204,9 @@ fn a_model_ranks_as_the_oracle_does() {
     }
 }
 
-/// P of every object for one query, from the model's own vectors in f64.
-fn probabilities(model: &crate::model::Model, query: Query) -> Vec<f64> {
-    let (context, log_prior, objects, bias) = model.vectors(query);
+/// P of every object for one query, from the network's own vectors in f64.
+fn probabilities(network: &Network, query: Query) -> Vec<f64> {
+    let (context, log_prior, objects, bias) = network.vectors(query);
     let dim = objects.len() / bias.len();
     let mut mixed = vec![0.0; bias.len()];
     for (context, log_prior) in context.chunks_exact(dim).zip(log_prior) {
@@ -267,8 +266,7 @@ fn candidates_alone_compete() {
     let candidates = Candidates { objects: rows(&[1, 2]), subjects: rows(&[2, 3]) };
     let logs = [-3.0, -1.0, -2.0, -3.0, -2.0];
     let scorer = Fixed(5, |_, object| logs[object as usize]);
-    let found =
-        rank_candidates(&graph, Split::Test, &candidates, &scorer, &mut |_, _| Signal::Continue);
+    let found = rank_candidates(&graph, Split::Test, &candidates, &scorer, &mut silent());
     let mut found: Vec<(u32, f64)> =
         found.unwrap().iter().map(|rank| (rank.object.0, rank.realistic())).collect();
     found.sort_by_key(|(object, _)| *object);
@@ -280,7 +278,7 @@ fn candidates_alone_compete() {
 fn a_score_that_is_no_number_is_an_error() {
     let graph = graph(["a r b", "", "a r b"]);
     let scorer = Fixed(2, |_, object| if object == 0 { f32::NAN } else { 0.0 });
-    let error = rank_answers(&graph, Split::Test, &scorer, &mut |_, _| Signal::Continue);
+    let error = rank_answers(&graph, Split::Test, &scorer, &mut silent());
     assert_eq!(error.unwrap_err().to_string(), "the model gives scores that are not numbers");
 }
 
@@ -309,10 +307,7 @@ fn a_perfect_model_is_calibrated_and_a_cold_one_is_not() {
     };
     let n = graph.entities().len();
     let forward_only = |temperature: f64, power: f32| {
-        calibrate(&graph, Split::Test, &Fixed(n, score(power)), temperature, &mut |_, _| {
-            Signal::Continue
-        })
-        .unwrap()
+        calibrate(&graph, Split::Test, &Fixed(n, score(power)), temperature, &mut silent()).unwrap()
     };
     let right = forward_only(1.0, 1.0);
     let top = right.top_answer.bins.last().unwrap();
@@ -322,12 +317,10 @@ fn a_perfect_model_is_calibrated_and_a_cold_one_is_not() {
     let mended = forward_only(2.0, 2.0);
     assert!(cold.top_answer.ece > right.top_answer.ece + 0.05);
     assert!((mended.top_answer.ece - right.top_answer.ece).abs() < 1e-3);
-    let fitted =
-        fit_temperature(&graph, Split::Valid, &Fixed(n, score(2.0)), &mut |_, _| Signal::Continue);
+    let fitted = fit_temperature(&graph, Split::Valid, &Fixed(n, score(2.0)), &mut silent());
     assert!((fitted.unwrap().unwrap() - 2.0).abs() < 0.1);
     // Far from 1 as well.
-    let fitted =
-        fit_temperature(&graph, Split::Valid, &Fixed(n, score(40.0)), &mut |_, _| Signal::Continue);
+    let fitted = fit_temperature(&graph, Split::Valid, &Fixed(n, score(40.0)), &mut silent());
     assert!((fitted.unwrap().unwrap() / 40.0 - 1.0).abs() < 0.05);
 }
 
@@ -343,16 +336,15 @@ fn a_triple_that_is_as_likely_as_it_happens_is_calibrated() {
         ) -> Vec<T> {
             (0..queries.len()).map(|place| map(place, &[0.1_f32.ln(); 10])).collect()
         }
-        fn meaning(&self) -> Meaning {
-            Meaning::Holds
+        fn probability(&self) -> ProbabilityKind {
+            ProbabilityKind::Bernoulli
         }
     }
     // Every entity is followed by the next: one of ten objects holds for each of the 20 queries.
     let next: String = (0..10).map(|i| format!("e{i} r e{};", (i + 1) % 10)).collect();
     let graph = graph([&next.replace(" r ", " s "), "", &next]);
-    let calibrate = |temperature| {
-        calibrate(&graph, Split::Test, &Tenth, temperature, &mut |_, _| Signal::Continue)
-    };
+    let calibrate =
+        |temperature| calibrate(&graph, Split::Test, &Tenth, temperature, &mut silent());
     let found = calibrate(1.0).unwrap();
     assert_eq!(found.nll_filtered, None);
     assert!(found.pairs.ece < 1e-6 && found.pairs.bins.len() == 1);
@@ -361,7 +353,7 @@ fn a_triple_that_is_as_likely_as_it_happens_is_calibrated() {
     // The first object is taken for the top answer, which is right for e9 and for e1.
     assert_eq!((found.top_answer.bins[0].count, found.top_answer.bins[0].observed), (20.0, 0.1));
     assert!(matches!(calibrate(2.0), Err(Error::NoTemperature { .. })));
-    let fitted = fit_temperature(&graph, Split::Test, &Tenth, &mut |_, _| Signal::Continue);
+    let fitted = fit_temperature(&graph, Split::Test, &Tenth, &mut silent());
     assert_eq!(fitted.unwrap(), None);
 }
 

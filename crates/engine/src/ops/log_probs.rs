@@ -17,7 +17,7 @@ use super::loss::{Logits, Products};
 use super::product::{Matrix, Onto};
 use super::score::PairScore;
 use super::{pieces, simd, values};
-use crate::output::Meaning;
+use crate::part::ProbabilityKind as Meaning;
 
 /// What `map` makes of each query's place in the batch and its row, the log-probabilities of every
 /// object; in the order of the queries.
@@ -62,8 +62,8 @@ fn reference(input: Logits, meaning: Meaning) -> Tensor<2> {
         logits = logits + bias.unsqueeze();
     }
     let parts = match meaning {
-        Meaning::Share => log_softmax(logits, 1),
-        Meaning::Holds => log_sigmoid(logits),
+        Meaning::Categorical => log_softmax(logits, 1),
+        Meaning::Bernoulli => log_sigmoid(logits),
     };
     let parts = parts.reshape([queries, components, entities]);
     let mixed = parts + log_prior.reshape([queries, components, 1]);
@@ -242,7 +242,7 @@ impl Scored<'_> {
 
     /// What normalising needs of the logits of a tile.
     fn sum_tile(&self, width: usize, values: &mut [f32], sums: &mut [Sum]) {
-        if self.meaning == Meaning::Holds {
+        if self.meaning == Meaning::Bernoulli {
             return;
         }
         for (values, sum) in values.chunks_exact_mut(width).zip(sums) {
@@ -325,8 +325,8 @@ impl<'a> Mixing<'a> {
             (top, sums().map(of_tile).sum::<f64>().ln() as f32)
         };
         let normalisers = match scored.meaning {
-            Meaning::Share => (first..first + scored.components).map(normaliser).collect(),
-            Meaning::Holds => Vec::new(),
+            Meaning::Categorical => (first..first + scored.components).map(normaliser).collect(),
+            Meaning::Bernoulli => Vec::new(),
         };
         let share = log_prior.iter().map(|x| x.exp()).collect();
         Self { tiles, rows, first, log_prior, share, normalisers }
@@ -338,20 +338,20 @@ impl<'a> Mixing<'a> {
         let start = self.rows * tile * TILE + self.first * width;
         let values = &self.tiles.values[start..][..scored.components * width];
         match (scored.meaning, &self.normalisers[..]) {
-            (Meaning::Holds, _) if scored.components == 1 => {
+            (Meaning::Bernoulli, _) if scored.components == 1 => {
                 simd::sigmoid::log_sigmoid(out, values);
             }
-            (Meaning::Holds, _) => {
+            (Meaning::Bernoulli, _) => {
                 let prior = simd::sigmoid::Prior { log: self.log_prior, share: &self.share };
                 simd::sigmoid::log_mixed_sigmoid(out, values, prior, &mut Vec::new());
             }
             // The largest logit is taken off first: added to the logarithm of the sum, it would
             // round that to the digits of a logit, however large.
-            (Meaning::Share, [(top, log_sum)]) => {
+            (Meaning::Categorical, [(top, log_sum)]) => {
                 let more = self.log_prior[0] - log_sum;
                 out.iter_mut().zip(values).for_each(|(out, logit)| *out = (logit - top) + more);
             }
-            (Meaning::Share, _) => self.mix(scored, context, tile, values, out),
+            (Meaning::Categorical, _) => self.mix(scored, context, tile, values, out),
         }
     }
 
@@ -430,7 +430,7 @@ mod tests {
                     .then(|| Tensor::from_floats(weights.as_slice(), &device)),
             };
             let mut fused = Vec::new();
-            for meaning in [Meaning::Holds, Meaning::Share] {
+            for meaning in [Meaning::Bernoulli, Meaning::Categorical] {
                 fused = log_probs(input.clone(), meaning);
                 let plain = floats(reference(input.clone(), meaning).into_data());
                 for (fused, plain) in fused.iter().zip(&plain) {
@@ -460,7 +460,7 @@ mod tests {
                 score: PairScore::Dot,
                 weights: None,
             };
-            for meaning in [Meaning::Holds, Meaning::Share] {
+            for meaning in [Meaning::Bernoulli, Meaning::Categorical] {
                 let whole = log_probs(input.clone(), meaning);
                 let halves = log_probs_by(input.clone(), meaning, Products::Halves);
                 for (whole, halves) in whole.iter().zip(&halves) {
@@ -491,7 +491,7 @@ mod tests {
         };
         let at = |threads: usize, queries: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| log_probs(input(queries), Meaning::Share))
+            pool.install(|| log_probs(input(queries), Meaning::Categorical))
         };
         assert!(at(2, 0).is_empty());
         let found = at(1, 300);
@@ -513,7 +513,7 @@ mod tests {
                 score: PairScore::Dot,
                 weights: None,
             };
-            log_probs(input, Meaning::Share)
+            log_probs(input, Meaning::Categorical)
         };
         let close = |a: f32, b: f32| (a - b).abs() < 1e-4;
         let [first, second, third] = found([[0.0], [-200.0], [-1000.0]])[..] else { panic!() };

@@ -1,5 +1,5 @@
-//! P(y_o = 1|s,r) = σ(F_o·(V·h + b)), F fixed: sines and cosines of the object's number (Grivas et al.
-//! 2023, "Taming the Sigmoid Bottleneck: Provably Argmaxable Sparse Multi-Label Classification").
+//! Fourier: P(y_o = 1|s,r) = σ(F_o·(V·h + b)), F fixed: sines and cosines of the object's number (Grivas
+//! et al. 2023, "Taming the Sigmoid Bottleneck: Provably Argmaxable Sparse Multi-Label Classification").
 //!
 //! Row o of F is 1, cos(2π·f·o/E), sin(2π·f·o/E) for f = 1 … frequencies. A trigonometric polynomial of
 //! degree f can be positive at any f of E points and negative at all others, so every set of up to
@@ -11,9 +11,36 @@ use std::sync::Arc;
 
 use burn::module::{Module, Param};
 use burn::tensor::{Tensor, TensorData};
+use toml::Value;
 
-use crate::random::Weights;
+use super::sparse::SparseConfig;
+use super::{Components, LossTerms, MadeOf, OutputFacts, OutputLayer};
+use crate::part::{Build, Formula, Limit, ProbabilityKind};
+use crate::random::{Noise, Weights};
+use crate::settings::{Range, Refusal, With, settings};
 
+settings! {
+    /// Settings of the Fourier layer.
+    pub(crate) struct FourierConfig {
+        /// Frequencies of sines and cosines, which is also how many answers of a query can be told from
+        /// all other objects; at most half of the entities, and half of `dim` if not given.
+        frequencies: Option<usize> = None, Range::Between(1, 100_000);
+        + sparse: SparseConfig;
+    }
+}
+
+impl FourierConfig {
+    fn frequencies(&self, with: &With) -> usize {
+        self.frequencies.unwrap_or((with.model.dim / 2).max(1))
+    }
+
+    /// Columns of F.
+    fn width(&self, with: &With) -> usize {
+        2 * self.frequencies(with) + 1
+    }
+}
+
+/// V and b are learned, F is not.
 #[derive(Module, Debug)]
 pub(crate) struct Fourier {
     /// V, `[D, 2·frequencies + 1]`.
@@ -25,27 +52,80 @@ pub(crate) struct Fourier {
     table: Arc<[f32]>,
 }
 
-impl Fourier {
-    pub(crate) fn new(
-        (dim, frequencies): (usize, usize),
-        entities: usize,
-        weights: &mut Weights,
-    ) -> Self {
-        let width = 2 * frequencies + 1;
-        let weight = Param::from_tensor(weights.xavier(dim, width));
+impl OutputLayer for Fourier {
+    type Settings = FourierConfig;
+    const FACTS: OutputFacts = OutputFacts {
+        made_of: MadeOf::Dot,
+        ..OutputFacts::new(
+            Formula::new(
+                "σ(F_o·(V·h + b)), F sines and cosines",
+                "(2f + 1)·(d + 1)",
+                Limit::DimPlusOne,
+            ),
+            ProbabilityKind::Bernoulli,
+        )
+    };
+    const MAKES_OBJECTS: bool = true;
+
+    fn called(_: &FourierConfig) -> String {
+        "a Fourier layer".into()
+    }
+
+    fn misfit(own: &FourierConfig, with: &With, entities: usize) -> Option<Refusal> {
+        let (found, most) = (own.frequencies(with), max_frequencies(entities));
+        let given = if own.frequencies.is_none() { ", which is half of `dim`" } else { "" };
+        let what = || {
+            format!(
+                "above half of the objects, waves look like slower ones; expected at most {most} for \
+                 {entities} entities, found {found}{given}"
+            )
+        };
+        (found > most).then(|| Refusal::new("frequencies", what()))
+    }
+
+    fn advice(own: &FourierConfig, with: &With, entities: usize) -> Option<(&'static str, Value)> {
+        let most = max_frequencies(entities);
+        (own.frequencies(with) > most).then_some(("frequencies", Value::Integer(most as i64)))
+    }
+
+    fn limit(own: &FourierConfig, with: &With) -> Limit {
+        Limit::Width(own.width(with))
+    }
+
+    fn widths(own: &FourierConfig, with: &With, _: usize) -> [usize; 2] {
+        [own.width(with); 2]
+    }
+
+    fn loss_terms(own: &FourierConfig) -> LossTerms {
+        LossTerms { sparse_below: Some(own.sparse.sparse_below), ..LossTerms::default() }
+    }
+
+    fn n_parameters(build: &Build<FourierConfig>) -> usize {
+        build.own.width(&build.with) * (build.dim() + 1)
+    }
+
+    fn new(build: &Build<FourierConfig>, weights: &mut Weights) -> Self {
+        let width = build.own.width(&build.with);
+        let weight = Param::from_tensor(weights.xavier(build.dim(), width));
         let bias = Param::from_tensor(Tensor::zeros([width], &weights.device));
-        Self { weight, bias, table: table(entities, frequencies) }
+        let table = table(build.entities(), build.own.frequencies(&build.with));
+        Self { weight, bias, table }
     }
 
-    pub(crate) fn queries(&self, query: Tensor<2>) -> Tensor<2> {
-        query.matmul(self.weight.val()) + self.bias.val().unsqueeze()
+    fn forward(&self, query: Tensor<2>, _: Option<&Noise>) -> Components {
+        Components::single(query.matmul(self.weight.val()) + self.bias.val().unsqueeze())
     }
 
-    pub(crate) fn objects(&self) -> Tensor<2> {
+    fn objects(&self, _: Tensor<2>) -> Tensor<2> {
         let width = self.bias.dims()[0];
         let data = TensorData::new(self.table.to_vec(), [self.table.len() / width, width]);
         Tensor::from_data(data, &self.bias.device())
     }
+}
+
+/// Above half of the objects, waves look like slower ones.
+fn max_frequencies(entities: usize) -> usize {
+    (entities / 2).max(1)
 }
 
 fn table(entities: usize, frequencies: usize) -> Arc<[f32]> {

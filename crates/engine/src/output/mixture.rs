@@ -1,102 +1,87 @@
-//! KGE-MoS: P(o|s,r) = Σ_k π_k(h) softmax(f_k(h)·Eᵀ), the mixture of softmaxes of Yang et al. 2018
-//! over a knowledge graph's entities ("On the Theoretical Limitations of Embedding-based Link
-//! Prediction", ICML 2026). With sigmoids in the place of the softmaxes it is the mixture of the same
-//! paper's appendix on sign reconstruction: P(y_o = 1|s,r) = Σ_k π_k(h) σ(f_k(h)·e_o).
+//! Mixture of softmaxes: P(o|s,r) = Σ_k π_k(h) softmax(f_k(h)·Eᵀ), that of Yang et al. 2018 over a
+//! knowledge graph's entities, KGE-MoS ("On the Theoretical Limitations of Embedding-based Link
+//! Prediction", ICML 2026).
 
-use burn::module::{Module, Param};
-use burn::nn::BatchNorm;
-use burn::tensor::{Tensor, activation};
+use burn::module::Module;
+use burn::tensor::Tensor;
 
-use super::Components;
-use crate::config::Activation;
-use crate::encoder::{batch_norm, drop, normalise};
-use crate::ops::{Products, component_products};
+use super::projections::{self, Gate, Projecting, Projection, ProjectionConfig};
+use super::sparse::SparseConfig;
+use super::{Components, LossTerms, OutputFacts, OutputLayer};
+use crate::part::{Build, Formula, Limit, ProbabilityKind};
 use crate::random::{Noise, Weights};
+use crate::settings::{Refusal, With, settings};
 
-/// Sizes and choices of a mixture.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MixtureConfig {
-    pub(crate) dim: usize,
-    pub(crate) components: usize,
-    pub(crate) layers: usize,
-    pub(crate) activation: Activation,
-    pub(crate) dropout: f64,
-    /// How projections are made in training.
-    pub(crate) products: Products,
+settings! {
+    /// Settings of a mixture of softmaxes.
+    pub(crate) struct MixtureConfig {
+        + projection: ProjectionConfig;
+        + sparse: SparseConfig;
+    }
 }
 
-/// π = softmax(h·ω); f_k is an MLP whose every layer is linear, batch normalisation, activation,
-/// dropout. The linear layers have no bias: normalisation would take it away again.
+/// ω and the layers of all f_k.
 #[derive(Module, Debug)]
 pub(crate) struct Mixture {
-    /// ω, `[D, K]`.
-    gate: Param<Tensor<2>>,
+    gate: Gate,
     projections: Vec<Projection>,
-    components: usize,
     #[module(skip)]
-    activation: Activation,
-    dropout: f64,
-    #[module(skip)]
-    products: Products,
+    projecting: Projecting,
 }
 
-/// The same layer of all components: K products in one.
-#[derive(Module, Debug)]
-struct Projection {
-    /// `[K, D, D]`.
-    weight: Param<Tensor<3>>,
-    /// Over the K·D values of all components.
-    norm: BatchNorm,
-}
+impl OutputLayer for Mixture {
+    type Settings = MixtureConfig;
+    const FACTS: OutputFacts = OutputFacts {
+        is_mixture: true,
+        needs_all_objects: "each component of a mixture is normalised over all objects",
+        ..OutputFacts::new(
+            Formula::new("Σ_k π_k(h)·softmax(z_k)", "K·d + layers·K·(d² + 2d)", Limit::Entities),
+            ProbabilityKind::Categorical,
+        )
+    };
 
-impl Mixture {
-    pub(crate) fn new(config: &MixtureConfig, weights: &mut Weights) -> Self {
-        let MixtureConfig { dim, components, layers, activation, dropout, products } = *config;
-        let bound = (6.0 / (2 * dim) as f64).sqrt();
-        let gate = Param::from_tensor(weights.xavier(dim, components));
-        let projections = (0..layers)
-            .map(|_| Projection {
-                weight: Param::from_tensor(weights.uniform([components, dim, dim], bound)),
-                norm: batch_norm(components * dim, weights),
-            })
-            .collect();
-        Self { gate, projections, components, activation, dropout, products }
+    fn called(own: &MixtureConfig) -> String {
+        format!("a mixture of {} softmaxes", own.projection.components)
     }
 
-    pub(crate) fn forward(&self, query: Tensor<2>, noise: Option<&Noise>) -> Components {
-        let [queries, dim] = query.dims();
-        let log_prior = activation::log_softmax(query.clone().matmul(self.gate.val()), 1);
-        let products = if noise.is_some() { self.products } else { Products::Whole };
-        // [B, D] at first, the same for every component, then [B, K·D].
-        let mut values = query;
-        for projection in &self.projections {
-            values = component_products(values, projection.weight.val(), products);
-            values = self.activate(&projection.norm, values, noise);
-        }
-        Components { context: values.reshape([queries * self.components, dim]), log_prior }
+    fn refusals(own: &MixtureConfig, with: &With) -> Vec<Refusal> {
+        own.projection.refusals("mixture", "softmax", with)
     }
 
-    /// Normalisation, activation, dropout.
-    fn activate(&self, norm: &BatchNorm, values: Tensor<2>, noise: Option<&Noise>) -> Tensor<2> {
-        let fused = |values: Tensor<2>, negative_slope| {
-            let len = values.shape().num_elements();
-            let noise = noise.filter(|_| self.dropout > 0.0);
-            normalise(
-                norm,
-                values,
-                negative_slope,
-                noise.map(|noise| noise.mask(len, self.dropout)),
-            )
-        };
-        let curved = |curve: fn(Tensor<2>) -> Tensor<2>, values| {
-            drop(curve(normalise(norm, values, 1.0, None)), self.dropout, noise)
-        };
-        match self.activation {
-            Activation::LeakyRelu => fused(values, 0.01),
-            Activation::Relu => fused(values, 0.0),
-            Activation::Identity => fused(values, 1.0),
-            Activation::Gelu => curved(activation::gelu, values),
-            Activation::Tanh => curved(activation::tanh, values),
+    /// A mixture of one is a projection, and no mixture.
+    fn limit(own: &MixtureConfig, _: &With) -> Limit {
+        if own.projection.components == 1 { Limit::DimPlusOne } else { Limit::Entities }
+    }
+
+    fn n_components(own: &MixtureConfig) -> usize {
+        own.projection.components
+    }
+
+    fn loss_terms(own: &MixtureConfig) -> LossTerms {
+        LossTerms {
+            smoothing: 0.0,
+            sparse_below: Some(own.sparse.sparse_below),
+            entropy_weight: own.projection.entropy_weight,
         }
+    }
+
+    fn n_parameters(build: &Build<MixtureConfig>) -> usize {
+        build.own.projection.n_parameters(build.dim())
+    }
+
+    fn n_kept_contexts(own: &MixtureConfig) -> usize {
+        own.projection.n_kept_contexts()
+    }
+
+    fn new(build: &Build<MixtureConfig>, weights: &mut Weights) -> Self {
+        let (gate, projections, projecting) =
+            projections::new(&build.own.projection, build, weights);
+        Self { gate, projections, projecting }
+    }
+
+    fn forward(&self, query: Tensor<2>, noise: Option<&Noise>) -> Components {
+        let log_prior = projections::log_prior(&self.gate, query.clone());
+        let context = self.projecting.project(&self.projections, query, noise);
+        Components { context, log_gate: Some(log_prior.clone()), log_prior }
     }
 }

@@ -1,4 +1,4 @@
-//! Which wrong answers does a batch learn from, where all of them would be too many?
+//! Negative samples: which wrong answers does a batch learn from, where all of them would be too many?
 //!
 //! Some entities, drawn once for all queries of a batch, so that their scores are one block.
 //! Every entity is as likely as any other, and none is drawn twice. An entity that is a known
@@ -11,7 +11,6 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor, TensorData};
 use rand::RngExt;
 
-use crate::config::Config;
 use crate::random::{Purpose, generator};
 
 /// Entities drawn for a batch.
@@ -25,19 +24,22 @@ pub(crate) struct Negatives {
     stands_for: Vec<f32>,
 }
 
+/// From where negative samples are drawn: the same seed and update draw the same.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draw {
+    pub(crate) entities: usize,
+    pub(crate) seed: u64,
+    pub(crate) update: u64,
+}
+
 impl Negatives {
-    /// As many as the config asks for, or all entities if there are no more.
+    /// So many, or all entities if there are no more.
     ///
-    /// `known` gives the training answers of each query of the batch, without repetition. The same
-    /// seed and update draw the same.
-    pub(crate) fn draw(
-        config: &Config,
-        entities: usize,
-        update: u64,
-        known: impl Iterator<Item = Vec<u32>>,
-    ) -> Option<Self> {
-        let n = config.negatives?.min(entities);
-        let objects = distinct(n, entities, config.seed, update);
+    /// `known` gives the training answers of each query of the batch, without repetition.
+    pub(crate) fn draw(n: usize, draw: Draw, known: impl Iterator<Item = Vec<u32>>) -> Self {
+        let Draw { entities, seed, update } = draw;
+        let n = n.min(entities);
+        let objects = distinct(n, entities, seed, update);
         let (mut is_wrong, mut stands_for) = (Vec::new(), Vec::new());
         for known in known {
             let start = is_wrong.len();
@@ -49,7 +51,7 @@ impl Negatives {
             }
             stands_for.push((entities - known.len()).max(1) as f32 / wrong.max(1) as f32);
         }
-        Some(Self { objects: objects.into(), is_wrong, stands_for })
+        Self { objects: objects.into(), is_wrong, stands_for }
     }
 
     fn n_queries(&self) -> usize {
@@ -100,9 +102,8 @@ mod tests {
     use super::*;
 
     fn draw(negatives: usize, entities: usize, seed: u64, update: u64) -> Negatives {
-        let config = Config { negatives: Some(negatives), seed, ..Config::default() };
         let known = [vec![1, 3], vec![], (0..entities as u32).collect()];
-        Negatives::draw(&config, entities, update, known.into_iter()).unwrap()
+        Negatives::draw(negatives, Draw { entities, seed, update }, known.into_iter())
     }
 
     #[test]

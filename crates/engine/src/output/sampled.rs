@@ -1,4 +1,4 @@
-//! What does a batch lose against a few drawn objects?
+//! Sampled losses: what does a batch lose against a few negative samples?
 //!
 //! For a query with answers a of weight y_a, their scores s_a, and the scores s_j of drawn objects
 //! j that are no known answers of it. E entities, of which K are known answers; n drawn ones are
@@ -32,8 +32,30 @@ pub(crate) struct Sampled<'a> {
     pub(crate) negative_scores: Tensor<2>,
 }
 
+/// Which loss against negative samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum SampledLoss {
+    /// Cross-entropy of a softmax over answers and samples.
+    Softmax,
+    /// A ranking loss with a margin.
+    Margin { margin: f64, adversarial: f64 },
+    /// The loss of sigmoids.
+    Logistic { adversarial: f64 },
+}
+
+impl SampledLoss {
+    /// The loss of a batch, `[1]`.
+    pub(crate) fn of(self, sampled: &Sampled) -> Tensor<1> {
+        match self {
+            Self::Softmax => sampled_softmax(sampled),
+            Self::Margin { margin, adversarial } => margin_loss(sampled, margin, adversarial),
+            Self::Logistic { adversarial } => logistic_loss(sampled, adversarial),
+        }
+    }
+}
+
 /// Cross-entropy of a softmax over answers and drawn objects, `[1]`.
-pub(crate) fn sampled_softmax(sampled: &Sampled) -> Tensor<1> {
+fn sampled_softmax(sampled: &Sampled) -> Tensor<1> {
     let device = sampled.negative_scores.device();
     let negatives = sampled.negative_scores.clone()
         + sampled.negatives.log_stands_for(&device)
@@ -54,7 +76,7 @@ pub(crate) fn sampled_softmax(sampled: &Sampled) -> Tensor<1> {
 }
 
 /// Ranking loss with a margin, `[1]`.
-pub(crate) fn margin_loss(sampled: &Sampled, margin: f64, adversarial: f64) -> Tensor<1> {
+fn margin_loss(sampled: &Sampled, margin: f64, adversarial: f64) -> Tensor<1> {
     let queries = sampled.answers.queries.as_slice();
     let each = gather_rows(sampled.negative_scores.clone(), queries.into());
     let weights = gather_rows(sampled.negative_weights(adversarial), queries.into());
@@ -65,7 +87,7 @@ pub(crate) fn margin_loss(sampled: &Sampled, margin: f64, adversarial: f64) -> T
 }
 
 /// Loss of sigmoids, `[1]`.
-pub(crate) fn logistic_loss(sampled: &Sampled, adversarial: f64) -> Tensor<1> {
+fn logistic_loss(sampled: &Sampled, adversarial: f64) -> Tensor<1> {
     let queries = sampled.answers.queries.as_slice();
     let right = activation::log_sigmoid(sampled.answer_scores.clone());
     let wrong = activation::log_sigmoid(sampled.negative_scores.clone().neg());
@@ -123,7 +145,7 @@ impl Sampled<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::output::negatives::Draw;
     use burn::tensor::Device;
 
     /// Two queries and five entities, all drawn. The first query has answers 1 (twice as heavy) and
@@ -137,7 +159,6 @@ mod tests {
     const KNOWN: [&[u32]; 2] = [&[1, 3], &[0, 4]];
 
     fn case() -> Case {
-        let config = Config { negatives: Some(5), ..Config::default() };
         let known = KNOWN.iter().map(|known| known.to_vec());
         Case {
             answers: BatchAnswers {
@@ -145,7 +166,7 @@ mod tests {
                 objects: vec![1, 3, 0],
                 weights: vec![2.0, 1.0, 1.0],
             },
-            negatives: Negatives::draw(&config, 5, 0, known).unwrap(),
+            negatives: Negatives::draw(5, Draw { entities: 5, seed: 0, update: 0 }, known),
             scores: [[0.3, -1.0, 0.2, 0.9, -0.4], [-0.2, 0.5, 0.1, 2.0, 3.0]],
         }
     }
@@ -201,11 +222,10 @@ mod tests {
     #[test]
     fn a_drawn_object_stands_for_those_that_are_not() {
         let mut case = case();
-        let config = Config { negatives: Some(2), ..Config::default() };
         // Ten entities instead of five, of which 8 are wrong for each query.
         let draw = |update| {
             let known = KNOWN.iter().map(|known| known.to_vec());
-            Negatives::draw(&config, 10, update, known).unwrap()
+            Negatives::draw(2, Draw { entities: 10, seed: 0, update }, known)
         };
         let is_wrong =
             |drawn: &Negatives| KNOWN.concat().iter().all(|o| !drawn.objects.contains(o));

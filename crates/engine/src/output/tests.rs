@@ -7,10 +7,9 @@ use burn::tensor::{Device, TensorData};
 use fullrank_graph::{EntityId, Query, RelationId};
 
 use super::*;
-use crate::config::{Choice, RawConfig};
-use crate::encoder::Domain;
+use crate::config::Config;
 use crate::evaluate::Scorer;
-use crate::model::Model;
+use crate::network::Network;
 use crate::parameters::{Named, replace, tensors};
 use crate::score::ScoreKind;
 
@@ -20,16 +19,13 @@ const SUBJECT: usize = 5;
 const RELATION: usize = 1;
 
 fn config(settings: &str) -> Config {
-    let mut raw = RawConfig::default();
-    let text = format!("dim = {DIM}\n{settings}");
-    raw.add_file(std::path::Path::new("test.toml"), &text).unwrap();
-    raw.check().unwrap()
+    Config::parse(&format!("dim = {DIM}\n{settings}")).unwrap()
 }
 
-/// A model whose weights are all different and not small, whatever they start as.
-fn model(config: &Config) -> Model {
+/// A network whose weights are all different and not small, whatever they start as.
+fn network(config: &Config) -> Network {
     let domain = Domain::without_edges(ENTITIES, 3);
-    let model = Model::new(config, &domain, Weights::new(1, Device::flex()));
+    let network = Network::new(config, &domain, Weights::new(1, Device::flex()));
     let varied = |(order, tensor): (usize, Named)| {
         let mut values = tensor.values.into_data().try_into_vec::<f32>().unwrap();
         for (i, x) in values.iter_mut().enumerate() {
@@ -37,23 +33,23 @@ fn model(config: &Config) -> Model {
         }
         (tensor.name, TensorData::new(values, tensor.shape))
     };
-    let values = tensors(&model).into_iter().enumerate().map(varied).collect();
-    replace(model, values)
+    let values = tensors(&network).into_iter().enumerate().map(varied).collect();
+    replace(network, values)
 }
 
-/// The tensors of a model, and its query vector and objects, by hand.
+/// The tensors of a network, and its query vector and objects, by hand.
 struct Case {
     tables: BTreeMap<String, Vec<f64>>,
     query: Vec<f64>,
 }
 
 impl Case {
-    fn of(model: &Model) -> Self {
+    fn of(network: &Network) -> Self {
         let values = |tensor: Named| {
             let floats = tensor.values.into_data().try_into_vec::<f32>().unwrap();
             (tensor.name, floats.into_iter().map(f64::from).collect())
         };
-        let tables: BTreeMap<String, Vec<f64>> = tensors(model).into_iter().map(values).collect();
+        let tables: BTreeMap<String, Vec<f64>> = tensors(network).into_iter().map(values).collect();
         let row = |name: &str, row: usize| &tables[name][row * DIM..][..DIM];
         let pairs = row("encoder.entity", SUBJECT).iter().zip(row("encoder.relation", RELATION));
         let query = pairs.map(|(s, r)| s * r).collect();
@@ -181,9 +177,9 @@ fn mix(case: &Case, part: fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
     sums
 }
 
-fn check(model: Model, expected: &[f64], what: &str) {
+fn check(network: Network, expected: &[f64], what: &str) {
     let query = Query { subject: EntityId(SUBJECT as u32), relation: RelationId(RELATION as u32) };
-    let found = model.scoring().map_rows(&[query], |_, row| row.to_vec()).remove(0);
+    let found = network.scoring().map_rows(&[query], |_, row| row.to_vec()).remove(0);
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         let expected = expected.ln();
@@ -197,9 +193,9 @@ fn every_output_layer_equals_its_formula() {
     for kind in OutputKind::ALL {
         let (settings, expected) = expected(*kind);
         let config = config(&format!("output = \"{}\"\n{settings}", kind.name()));
-        let model = model(&config);
-        let expected = expected(&Case::of(&model));
-        check(model, &expected, kind.name());
+        let network = network(&config);
+        let expected = expected(&Case::of(&network));
+        check(network, &expected, kind.name());
     }
 }
 
@@ -208,8 +204,8 @@ fn every_score_equals_its_formula() {
     for kind in ScoreKind::ALL {
         let hidden = if *kind == ScoreKind::Mlp { "hidden = [3, 2]" } else { "" };
         let settings = format!("score = \"{}\"\nbias = true\n{hidden}", kind.name());
-        let model = model(&config(&settings));
-        let case = Case::of(&model);
+        let network = network(&config(&settings));
+        let case = Case::of(&network);
         let score = |o: usize| {
             let (h, e) = (case.query.as_slice(), case.object(o));
             let differences: Vec<f64> = h.iter().zip(e).map(|(h, e)| h - e).collect();
@@ -245,18 +241,18 @@ fn every_score_equals_its_formula() {
             score + case.tables["bias"][o]
         };
         let scores: Vec<f64> = (0..ENTITIES).map(score).collect();
-        check(model, &softmax(&scores), kind.name());
+        check(network, &softmax(&scores), kind.name());
     }
 }
 
 #[test]
 fn sigmoids_of_distances_are_even_at_the_margin() {
-    let model = model(&config("output = \"sigmoid\"\nscore = \"l1\"\nmargin = 3.5"));
-    let case = Case::of(&model);
+    let network = network(&config("output = \"sigmoid\"\nscore = \"l1\"\nmargin = 3.5"));
+    let case = Case::of(&network);
     let probability = |o: usize| {
         let pairs = case.query.iter().zip(case.object(o));
         sigma(3.5 - pairs.map(|(h, e)| (h - e).abs()).sum::<f64>())
     };
     let expected: Vec<f64> = (0..ENTITIES).map(probability).collect();
-    check(model, &expected, "sigmoid of l1");
+    check(network, &expected, "sigmoid of l1");
 }

@@ -1,4 +1,4 @@
-//! How is a training put down and taken up again?
+//! Checkpoints: how is a training saved and taken up again?
 //!
 //! A checkpoint is a file with weights and moments, a file with the best weights so far, and a
 //! manifest that names both and is written last. Files that it does not name are leftovers.
@@ -11,11 +11,13 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::files::{self, Stored, TensorFile, TensorReader, Values};
+use crate::device::Device;
 use crate::error::Error;
-use crate::model::Model;
+use crate::network::Network;
 use crate::ops::Moments;
-use crate::parameters::{Adam, Named, replace, tensors};
-use crate::train::{Position, State, device};
+use crate::optimizer::Adam;
+use crate::parameters::{Named, replace, tensors};
+use crate::trainer::{Position, State, Trainer};
 
 const MANIFEST: &str = "manifest.json";
 
@@ -38,52 +40,56 @@ impl Checkpoint {
     }
 
     /// The state that was saved, and its best weights checked: better now than after hours.
-    pub(super) fn load(&self, folder: &Path, fresh: State) -> Result<State, Error> {
+    pub(super) fn load(
+        &self,
+        folder: &Path,
+        fresh: Network,
+        device: Device,
+    ) -> Result<State, Error> {
         if let Some(best) = &self.best {
             TensorReader::open(folder, best)?.check()?;
         }
         let mut reader = TensorReader::open(folder, &self.state)?;
-        let model = load_model(fresh.model, &mut reader, "model.")?;
+        let network = load_network(fresh, &mut reader, "model.")?;
         let mut adam = Adam { steps: self.adam_steps, moments: BTreeMap::new() };
         for name in reader.names() {
             if let Some(parameter) = name.strip_prefix("adam.first.") {
                 let mut moment = |kind: &str| -> Result<Tensor<1>, Error> {
                     let (_, floats) = reader.floats(&format!("adam.{kind}.{parameter}"))?;
-                    Ok(Tensor::from_floats(floats.as_slice(), &device()))
+                    Ok(Tensor::from_floats(floats.as_slice(), &device.burn()))
                 };
                 let moments = Moments { first: moment("first")?, second: moment("second")? };
                 adam.moments.insert(parameter.to_owned(), moments);
             }
         }
-        Ok(State { model, adam, position: self.position.clone() })
+        Ok(State { network, adam, position: self.position.clone() })
     }
 
     /// Writes a checkpoint. `write_metrics` is called when its tensors are on disk and gives the
     /// length of the metrics.
     pub(super) fn write(
         folder: &Path,
-        state: &State,
+        trainer: &Trainer,
         old_best: Option<TensorFile>,
         is_best: bool,
         write_metrics: impl FnOnce() -> Result<u64, Error>,
     ) -> Result<Self, Error> {
         fs::create_dir_all(folder)
             .map_err(|source| Error::Write { path: folder.into(), source })?;
-        let Position { epoch, updates, .. } = state.position;
-        let model = tensors(&state.model);
+        let Position { epoch, updates, .. } = *trainer.position();
+        let model = tensors(trainer.network());
         let best = if is_best {
-            let stored = model.iter().map(|tensor| (tensor.name.clone(), stored(tensor)));
             let path = folder.join(format!("best-{epoch}.safetensors"));
-            Some(files::write_tensors(&path, &stored.collect())?)
+            Some(files::write_tensors(&path, &stored_tensors(&model))?)
         } else {
             old_best
         };
         // Named by epoch too: the end of an epoch is saved after the same update as its last batch.
         let path = folder.join(format!("state-{epoch}-{updates}.safetensors"));
-        let state_file = files::write_tensors(&path, &state_tensors(state, &model))?;
+        let state_file = files::write_tensors(&path, &state_tensors(trainer.adam(), &model))?;
         let checkpoint = Self {
-            position: state.position.clone(),
-            adam_steps: state.adam.steps,
+            position: trainer.position().clone(),
+            adam_steps: trainer.adam().steps,
             metrics_bytes: write_metrics()?,
             state: state_file,
             best,
@@ -129,14 +135,14 @@ pub(super) fn remove_file(path: &PathBuf) -> Result<(), Error> {
     }
 }
 
-/// Gives a model the weights of a file, where they are called by its own names behind `prefix`.
-pub(super) fn load_model(
-    model: Model,
+/// Gives a network the weights of a file, where they are called by its own names behind `prefix`.
+pub(super) fn load_network(
+    network: Network,
     reader: &mut TensorReader,
     prefix: &str,
-) -> Result<Model, Error> {
+) -> Result<Network, Error> {
     let mut values = BTreeMap::new();
-    for tensor in tensors(&model) {
+    for tensor in tensors(&network) {
         let name = format!("{prefix}{}", tensor.name);
         let data = reader.data(&name)?;
         if data.shape().as_slice() != tensor.shape {
@@ -147,19 +153,28 @@ pub(super) fn load_model(
         }
         values.insert(tensor.name, data);
     }
-    Ok(replace(model, values))
+    Ok(replace(network, values))
+}
+
+/// The tensors of a network as they are written.
+pub(super) fn stored_network(network: &Network) -> BTreeMap<String, Stored> {
+    stored_tensors(&tensors(network))
+}
+
+fn stored_tensors(model: &[Named]) -> BTreeMap<String, Stored> {
+    model.iter().map(|tensor| (tensor.name.clone(), stored(tensor))).collect()
 }
 
 fn stored(tensor: &Named) -> Stored {
     Stored { shape: tensor.shape.clone(), values: Values::Floats(Box::new(tensor.values.clone())) }
 }
 
-fn state_tensors(state: &State, model: &[Named]) -> BTreeMap<String, Stored> {
+fn state_tensors(adam: &Adam, model: &[Named]) -> BTreeMap<String, Stored> {
     let mut all = BTreeMap::new();
     for tensor in model {
         all.insert(format!("model.{}", tensor.name), stored(tensor));
     }
-    for (name, Moments { first, second }) in &state.adam.moments {
+    for (name, Moments { first, second }) in &adam.moments {
         for (kind, values) in [("first", first), ("second", second)] {
             let values = Box::new(values.clone());
             let stored = Stored { shape: values.dims().to_vec(), values: Values::Floats(values) };

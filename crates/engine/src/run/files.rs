@@ -1,4 +1,4 @@
-//! How does a file reach the disk whole or not at all, and how is it known to be the same later?
+//! Files of a run: how does a file reach the disk whole or not at all, and how is it known to be the same later?
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -62,7 +62,7 @@ impl Stored {
 ///
 /// Whatever happens, a reader finds the old file or the new one; a full disk costs nothing but
 /// the unfinished one, which is removed.
-pub(super) fn write_whole<T>(
+pub(super) fn write_atomically<T>(
     path: &Path,
     write: impl FnOnce(&Path) -> io::Result<T>,
 ) -> Result<T, Error> {
@@ -92,9 +92,15 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 }
 
 pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Error> {
+    let text = json_text(value);
+    write_atomically(path, |path| fs::write(path, text))
+}
+
+/// What [`write_json`] writes.
+pub(super) fn json_text(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("our own types have string keys");
     text.push('\n');
-    write_whole(path, |path| fs::write(path, text))
+    text
 }
 
 pub(super) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, Error> {
@@ -129,7 +135,7 @@ pub(super) fn write_tensors(
     // The format wants data to start at a multiple of eight bytes.
     header.resize(header.len().next_multiple_of(8), b' ');
 
-    let hashes = write_whole(path, |path| {
+    let hashes = write_atomically(path, |path| {
         let mut file = BufWriter::new(File::create(path)?);
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;

@@ -1,13 +1,22 @@
-use std::path::Path;
+use std::fs::{self, File};
+use std::io;
 
+use super::training::{is_free, lock};
 use super::*;
 use crate::evaluate::tests::graph;
-use crate::train::{Event, Signal, train};
+use crate::model::to_safetensors;
+use crate::part::TableRows;
+use crate::progress::{Event, Progress, Signal, silent};
+use crate::trainer::Position;
+use fullrank_graph::{Graph, Split};
+
+mod manifest;
+mod training;
 
 const SETTINGS: &str = "dim = 4\nepochs = 2\nbatch = 2";
 
-fn small_graph() -> Graph {
-    graph(["a r b; b r c; c q a", "a q c", "b q a"])
+fn small_graph() -> Arc<Graph> {
+    Arc::new(graph(["a r b; b r c; c q a", "a q c", "b q a"]))
 }
 
 fn raw(text: &str) -> RawConfig {
@@ -16,13 +25,25 @@ fn raw(text: &str) -> RawConfig {
     raw
 }
 
+/// Trains in a folder, whose graph this is.
+fn train(
+    (folder, config): &mut (TrainingFolder, Config),
+    progress: &mut Progress,
+) -> Result<Trained, Error> {
+    folder.train(small_graph(), config.clone(), Device::Cpu, progress)
+}
+
+/// A new run folder of the small graph.
+fn create(path: &Path, existing: Existing) -> Result<(TrainingFolder, Config), Error> {
+    let config = Config::parse(SETTINGS).unwrap();
+    TrainingFolder::create(path, &small_graph(), &config, existing).map(|folder| (folder, config))
+}
+
 /// A run folder with a training in it, stopped after its first epoch or finished.
 fn trained(is_finished: bool) -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
-    let config = raw(SETTINGS).check().unwrap();
-    let graph = small_graph();
-    let mut folder = TrainingFolder::create(temp.path(), &graph, &config, Existing::Keep).unwrap();
-    let outcome = train(&graph, &config, &mut folder, &mut |event| match event {
+    let mut training = create(temp.path(), Existing::Keep).unwrap();
+    let outcome = train(&mut training, &mut |event| match event {
         Event::Epoch(_) if !is_finished => Signal::Stop,
         _ => Signal::Continue,
     });
@@ -40,7 +61,7 @@ fn told(error: &Error, temp: &tempfile::TempDir) -> String {
 }
 
 fn open(temp: &tempfile::TempDir) -> Result<Run, String> {
-    Run::open(temp.path()).map_err(|error| told(&error, temp))
+    Run::open(temp.path(), Device::Cpu).map_err(|error| told(&error, temp))
 }
 
 fn files(folder: &Path) -> Vec<String> {
@@ -69,10 +90,10 @@ fn a_finished_run_has_everything_and_nothing_else() {
     );
     let run = open(&temp).unwrap();
     assert!(run.is_finished);
-    assert_eq!(run.config, raw(SETTINGS).check().unwrap());
-    assert_eq!(run.graph.entities().iter().collect::<Vec<_>>(), ["a", "b", "c"]);
-    assert_eq!(run.graph.triples(fullrank_graph::Split::Test).len(), 1);
-    assert_eq!(run.parameters, (3 + 4) * 4);
+    assert_eq!(*run.model.config(), raw(SETTINGS).check().unwrap());
+    assert_eq!(run.model.graph().entities().iter().collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(run.model.graph().triples(Split::Test).len(), 1);
+    assert_eq!(run.model.n_parameters(), (3 + 4) * 4);
 }
 
 #[test]
@@ -80,7 +101,7 @@ fn an_unfinished_run_has_its_best_weights_so_far() {
     let temp = trained(false);
     let run = open(&temp).unwrap();
     assert!(!run.is_finished);
-    assert_eq!(run.best.epoch, 1);
+    assert_eq!(run.trained.best.epoch, 1);
     let checkpoint = files(&temp.path().join(CHECKPOINT));
     assert_eq!(checkpoint, ["best-1.safetensors", "manifest.json", "state-1-3.safetensors"]);
 }
@@ -90,9 +111,9 @@ fn a_finished_run_that_is_resumed_stays_as_it_is() {
     let temp = trained(true);
     let before = fs::read(temp.path().join(MODEL)).unwrap();
     fs::create_dir(temp.path().join(CHECKPOINT)).unwrap();
-    let (mut folder, config) = resume(&temp, "").unwrap();
+    let mut training = resume(&temp, "").unwrap();
     assert!(!temp.path().join(CHECKPOINT).exists(), "what was left to do is done");
-    let trained = train(&small_graph(), &config, &mut folder, &mut |_| panic!("nothing to do"));
+    let trained = train(&mut training, &mut |_| panic!("nothing to do"));
     assert_eq!(trained.unwrap().epochs, 2);
     assert_eq!(fs::read(temp.path().join(MODEL)).unwrap(), before);
 }
@@ -100,10 +121,9 @@ fn a_finished_run_that_is_resumed_stays_as_it_is() {
 #[test]
 fn a_run_is_not_overwritten_unless_told_so() {
     let temp = trained(true);
-    let config = raw(SETTINGS).check().unwrap();
-    let create = |existing| TrainingFolder::create(temp.path(), &small_graph(), &config, existing);
-    assert_eq!(told(&create(Existing::Keep).unwrap_err(), &temp), "RUN: there is a run already");
-    let folder = create(Existing::Replace).unwrap();
+    let error = create(temp.path(), Existing::Keep).unwrap_err();
+    assert_eq!(told(&error, &temp), "RUN: there is a run already");
+    let (folder, _) = create(temp.path(), Existing::Replace).unwrap();
     assert_eq!(folder.progress(), (0, 0));
     assert!(!temp.path().join(MODEL).exists());
 }
@@ -113,10 +133,8 @@ fn a_folder_with_other_things_in_it_is_left_alone() {
     let temp = tempfile::tempdir().unwrap();
     // A config of the user's own is no leftover either.
     fs::write(temp.path().join("config.toml"), "dim = 3").unwrap();
-    let config = raw(SETTINGS).check().unwrap();
     for existing in [Existing::Keep, Existing::Replace] {
-        let error = TrainingFolder::create(temp.path(), &small_graph(), &config, existing);
-        let error = told(&error.unwrap_err(), &temp);
+        let error = told(&create(temp.path(), existing).unwrap_err(), &temp);
         assert_eq!(error, "RUN: expected an empty folder or none");
     }
     assert_eq!(
@@ -177,8 +195,7 @@ fn another_dataset_is_refused() {
 #[test]
 fn a_run_without_a_finished_epoch_has_no_weights() {
     let temp = tempfile::tempdir().unwrap();
-    let config = raw(SETTINGS).check().unwrap();
-    drop(TrainingFolder::create(temp.path(), &small_graph(), &config, Existing::Keep).unwrap());
+    drop(create(temp.path(), Existing::Keep).unwrap());
     assert_eq!(open(&temp).unwrap_err(), "RUN: no epoch is finished yet, so there are no weights");
     // It can be resumed from its beginning, and begun again.
     resume(&temp, "").unwrap();
@@ -188,9 +205,9 @@ fn a_run_without_a_finished_epoch_has_no_weights() {
 fn a_run_of_another_format_is_refused() {
     let temp = trained(true);
     let path = temp.path().join(RUN);
-    let text = fs::read_to_string(&path).unwrap().replace("\"format\": 1", "\"format\": 7");
+    let text = fs::read_to_string(&path).unwrap().replace("\"format\": 2", "\"format\": 7");
     fs::write(&path, text).unwrap();
-    assert_eq!(open(&temp).unwrap_err(), "RUN/run.json: expected a run of format 1, found 7");
+    assert_eq!(open(&temp).unwrap_err(), "RUN/run.json: expected a run of format 2, found 7");
 }
 
 #[test]
@@ -217,7 +234,7 @@ fn damage_is_named_and_refused() {
             true => open(&temp).unwrap_err(),
             false => {
                 let (mut folder, config) = resume(&temp, "").unwrap();
-                told(&folder.start(&config, &small_graph()).unwrap_err(), &temp)
+                told(&folder.start(small_graph(), config, Device::Cpu).unwrap_err(), &temp)
             }
         };
         assert!(error.starts_with(&format!("RUN/{file}: damaged: tensor `")), "{error}");
@@ -254,12 +271,13 @@ fn a_config_edited_by_hand_is_refused() {
 #[test]
 fn weights_of_another_shape_are_refused() {
     let temp = trained(true);
-    let manifest = read_manifest(temp.path()).unwrap();
-    let model =
-        new_model(&raw("dim = 6").check().unwrap(), &small_graph(), Weights::zeros(device()));
+    let manifest = RunManifest::read(temp.path()).unwrap();
+    let config = Config::parse("dim = 6").unwrap();
+    let weights = Weights::zeros(Device::Cpu.burn());
+    let network = Network::new(&config, &config.domain(&small_graph()), weights);
     let mut reader = TensorReader::open(temp.path(), &manifest.result.unwrap().model).unwrap();
     assert_eq!(
-        told(&load_model(model, &mut reader, "").unwrap_err(), &temp),
+        told(&load_network(network, &mut reader, "").unwrap_err(), &temp),
         "RUN/model.safetensors: damaged: tensor `encoder.entity` is [3, 4], but the config asks \
          for [3, 6]"
     );
@@ -275,8 +293,7 @@ fn what_a_killed_training_leaves_is_swept_up() {
     let metrics = temp.path().join(METRICS);
     let lines = fs::read_to_string(&metrics).unwrap();
     fs::write(&metrics, format!("{lines}{{\"epoch\": 2")).unwrap();
-    let (mut folder, config) = resume(&temp, "").unwrap();
-    train(&small_graph(), &config, &mut folder, &mut |_| Signal::Continue).unwrap();
+    train(&mut resume(&temp, "").unwrap(), &mut silent()).unwrap();
     assert!(!checkpoint.exists());
     assert_eq!(fs::read_to_string(&metrics).unwrap().lines().count(), 2);
 }
@@ -286,7 +303,7 @@ fn metrics_that_are_missing_are_damage() {
     let temp = trained(false);
     fs::write(temp.path().join(METRICS), "").unwrap();
     let (mut folder, config) = resume(&temp, "").unwrap();
-    let error = told(&folder.start(&config, &small_graph()).unwrap_err(), &temp);
+    let error = told(&folder.start(small_graph(), config, Device::Cpu).unwrap_err(), &temp);
     assert!(error.starts_with("RUN/metrics.jsonl: damaged: expected at least "), "{error}");
 }
 
@@ -294,15 +311,12 @@ fn metrics_that_are_missing_are_damage() {
 fn a_replacement_that_was_killed_can_be_begun_again() {
     // As `begin` goes: first `run.json`, then the rest, one by one.
     let temp = trained(true);
-    let config = raw(SETTINGS).check().unwrap();
     for file in [RUN, MODEL, METRICS] {
         fs::remove_file(temp.path().join(file)).unwrap();
-        let create =
-            || TrainingFolder::create(temp.path(), &small_graph(), &config, Existing::Keep);
         drop(lock(temp.path()).unwrap());
         assert!(is_free(temp.path()).unwrap(), "without {file}");
         if file == METRICS {
-            create().unwrap();
+            create(temp.path(), Existing::Keep).unwrap();
         }
     }
 }
@@ -334,7 +348,7 @@ fn a_write_that_fails_leaves_the_old_file() {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("file");
     fs::write(&path, "old").unwrap();
-    let error = files::write_whole(&path, |path| -> io::Result<()> {
+    let error = files::write_atomically(&path, |path| -> io::Result<()> {
         fs::write(path, "ne")?;
         Err(io::Error::from(io::ErrorKind::StorageFull))
     });
@@ -346,16 +360,16 @@ fn a_write_that_fails_leaves_the_old_file() {
 #[test]
 fn a_file_is_hashed_again_only_when_it_has_changed() {
     let temp = trained(true);
-    let files = [RUN, MODEL, facts::NAMES, facts::KNOWN];
+    let files = [RUN, MODEL, graph_files::NAMES, graph_files::KNOWN];
     let earlier = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     // What was written just now is never trusted: as if it were an hour old.
     for file in files {
         let file = File::options().append(true).open(temp.path().join(file)).unwrap();
         file.set_modified(earlier).unwrap();
     }
-    assert!(!Checked::read(temp.path()).has(&files));
+    assert!(!HashCache::read(temp.path()).has(&files));
     open(&temp).unwrap();
-    assert!(Checked::read(temp.path()).has(&files));
+    assert!(HashCache::read(temp.path()).has(&files));
     let model = temp.path().join(MODEL);
     let mut bytes = fs::read(&model).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -369,15 +383,6 @@ fn a_file_is_hashed_again_only_when_it_has_changed() {
 }
 
 #[test]
-fn a_temperature_is_kept_with_the_run() {
-    let temp = trained(true);
-    assert_eq!(open(&temp).unwrap().temperature, None);
-    let (mut folder, _) = resume(&temp, SETTINGS).unwrap();
-    folder.set_temperature(1.5).unwrap();
-    assert_eq!(open(&temp).unwrap().temperature, Some(1.5));
-}
-
-#[test]
 fn epochs_are_read_as_they_were_written() {
     let temp = trained(true);
     let records = epochs(temp.path()).unwrap();
@@ -386,13 +391,13 @@ fn epochs_are_read_as_they_were_written() {
         records.iter().map(|record| serde_json::to_string(record).unwrap() + "\n").collect();
     assert_eq!(fs::read_to_string(temp.path().join(METRICS)).unwrap(), lines);
     let best = best_epoch(temp.path()).unwrap().unwrap();
-    assert_eq!(best, open(&temp).unwrap().best);
+    assert_eq!(best, open(&temp).unwrap().trained.best);
 }
 
 #[test]
 fn tables_say_what_their_rows_are() {
     let run = open(&trained(true)).unwrap();
-    let tables = run.tables();
+    let tables = run.model.tables();
     let shapes: Vec<(&str, &[usize], TableRows)> =
         tables.iter().map(|table| (table.name.as_str(), &table.shape[..], table.rows)).collect();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! How are the products and eigenvalues of large matrices made?
+//! Gram matrices: how are the products and eigenvalues of large matrices made?
 //!
 //! A face for `faer`, all of it in f64. Rows come as f32, whose products are exact there.
 

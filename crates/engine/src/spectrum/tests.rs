@@ -1,9 +1,11 @@
 use fullrank_graph::{EntityId, RelationId};
 
 use super::*;
-use crate::config::{Config, OutputKind};
-use crate::output::Meaning;
-use crate::toy::Toy;
+use crate::config::Config;
+use crate::output::OutputKind;
+use crate::output_demo::OutputDemo;
+use crate::progress::silent;
+use crate::settings::Choice;
 
 /// Values by row and column.
 struct Fixed<F: Fn(usize, usize) -> f32>(usize, F);
@@ -21,8 +23,8 @@ impl<F: Fn(usize, usize) -> f32> Scorer for Fixed<F> {
         queries.iter().map(row).enumerate().map(|(place, row)| map(place, &row)).collect()
     }
 
-    fn meaning(&self) -> Meaning {
-        Meaning::Share
+    fn probability(&self) -> ProbabilityKind {
+        ProbabilityKind::Categorical
     }
 }
 
@@ -38,7 +40,7 @@ fn queries(n: usize) -> Vec<Query> {
 fn of(n_queries: usize, n_entities: usize, scorer: &impl Scorer, limits: Limits) -> Spectrum {
     let queries = queries(n_queries);
     let rows = Rows { queries: &queries, n_entities, scorer };
-    of_rows(&rows, limits, &mut |_| Signal::Continue).unwrap()
+    of_rows(&rows, limits, &mut silent()).unwrap()
 }
 
 fn matrix_rank(spectrum: &Spectrum) -> usize {
@@ -81,13 +83,14 @@ const NUMPY_RANKS: [usize; 3] = [6, 7, 8];
 const NUMPY_VALUES: [f64; 4] = [2.0110042178, 0.6007272829, 0.1165282039, 0.0181382430];
 
 /// An output layer of dimension 4 over 80 objects, far enough apart for its softmaxes to differ.
-struct Spread(Toy, Meaning);
+struct Spread(OutputDemo, ProbabilityKind);
 
 impl Spread {
     fn of(output: OutputKind) -> Self {
-        let config = Config { dim: 4, seed: 3, output, ..Config::default() };
+        let text = format!("dim = 4\nseed = 3\noutput = \"{}\"", output.name());
+        let config = Config::parse(&text).unwrap();
         let objects: Vec<Vec<f32>> = (0..80).map(|object| vector(object + 100)).collect();
-        Self(Toy::new(&config, &objects), output.meaning())
+        Self(OutputDemo::new(&config, &objects), output.probability())
     }
 }
 
@@ -103,7 +106,7 @@ impl Scorer for Spread {
         rows.iter().enumerate().map(|(place, row)| map(place, row)).collect()
     }
 
-    fn meaning(&self) -> Meaning {
+    fn probability(&self) -> ProbabilityKind {
         self.1
     }
 }
@@ -127,8 +130,8 @@ fn log_odds_of_sigmoids_have_rank_d_where_their_log_probabilities_have_more() {
     let sigmoid = Spread::of(OutputKind::Sigmoid);
     let found = of(90, 80, &sigmoid, LIMITS);
     assert_eq!((matrix_rank(&found), found.measured), (4, Measured::LogOdds), "{:?}", found.ranks);
-    let as_shares = Spread(sigmoid.0, Meaning::Share);
-    assert!(matrix_rank(&of(90, 80, &as_shares, LIMITS)) > 20);
+    let as_categorical = Spread(sigmoid.0, ProbabilityKind::Categorical);
+    assert!(matrix_rank(&of(90, 80, &as_categorical, LIMITS)) > 20);
     // Its bias, which may add one, is zero before training.
     assert_eq!(matrix_rank(&of(90, 80, &Spread::of(OutputKind::Fourier), LIMITS)), 4);
     let mixture = of(90, 80, &Spread::of(OutputKind::MixtureOfSigmoids), LIMITS);
@@ -167,7 +170,7 @@ fn what_is_no_finite_number_is_an_error() {
         let scorer = Fixed(3, |row, _| if row == 1 { value } else { 0.5 });
         let queries = queries(2);
         let rows = Rows { queries: &queries, n_entities: 3, scorer: &scorer };
-        let error = of_rows(&rows, LIMITS, &mut |_| Signal::Continue).unwrap_err();
+        let error = of_rows(&rows, LIMITS, &mut silent()).unwrap_err();
         assert_eq!(error.to_string(), "the model gives scores that are not numbers");
     }
 }

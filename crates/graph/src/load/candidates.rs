@@ -1,4 +1,4 @@
-//! Against which wrong answers is a triple to be ranked?
+//! Given negatives: against which wrong answers is a triple to be ranked?
 //!
 //! Benchmarks such as ogbl-biokg give a list of negatives for each held-out triple, as arrays with
 //! a row per line of the split's file.
@@ -20,7 +20,7 @@ use crate::{EntityId, Error, Graph, Split};
 pub struct Candidates {
     /// For each triple, in their order, the entities to put in the place of its subject.
     pub subjects: Rows,
-    /// Likewise for its object.
+    /// Those that its object is to be ranked against.
     pub objects: Rows,
 }
 

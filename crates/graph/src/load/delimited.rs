@@ -1,4 +1,4 @@
-//! What do lines of separated fields say?
+//! TSV and CSV: what do lines of separated fields say?
 //!
 //! TSV has no quotes; CSV has them as RFC 4180 says, and a broken one is an error.
 

@@ -1,4 +1,4 @@
-//! Which id does each mention of a name get?
+//! Interning: which id does each mention of a name get?
 //!
 //! A large graph mentions millions of names, in no order, and looking each up in one table is one
 //! cache miss after the other. So mentions are dealt to shards by their hash, each shard has a

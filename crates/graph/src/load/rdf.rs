@@ -1,4 +1,4 @@
-//! What do RDF statements say?
+//! RDF: what do its statements say?
 //!
 //! An entity is named by its IRI, a blank node as `_:label`, a literal as in N-Triples.
 //! The grammar is oxrdfio's business.

@@ -1,4 +1,4 @@
-//! Where does a record end, and where its fields?
+//! Records: where does one end, and where its fields?
 //!
 //! With quotes and without, because text without them is read without copying.
 //! What the fields mean is left to `delimited`.

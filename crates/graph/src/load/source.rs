@@ -1,4 +1,4 @@
-//! Which files make up a dataset, and what text is in them?
+//! Sources: which files make up a dataset, and what text is in them?
 
 use std::fs;
 use std::io::{self, Read};

@@ -3,8 +3,8 @@
 use burn::tensor::TensorData;
 
 use super::*;
-use crate::config::Composition;
 use crate::parameters::replace;
+use crate::part::Edges;
 
 type Rows = Vec<Vec<f64>>;
 
@@ -120,29 +120,28 @@ pub(super) fn rgcn(values: &Tables, [s, r, o]: [usize; 3]) -> f64 {
     triple_product(&x[s], &tables(values, "encoder.relation", 6)[r], &x[o])
 }
 
-fn config(kind: EncoderKind, composition: Composition) -> Config {
-    Config { composition, ..super::config(kind) }
-}
-
 #[test]
 fn every_composition_equals_its_formula() {
     // Widths 3 and 6: a transform has a frequency that is its own conjugate at even widths only.
     for composition in Composition::ALL {
-        let config = config(EncoderKind::CompGcn, *composition);
-        let model = varied(Model::new(&config, &domain(), Weights::new(1, Device::flex())));
-        let values = values_of(&model);
-        check_formula(&model, |s, r, o| compgcn(&values, *composition, [s, r, o]));
+        let config =
+            config(EncoderKind::CompGcn).with_setting("composition", composition.name()).unwrap();
+        let network = varied(Network::new(&config, &domain(), Weights::new(1, Device::flex())));
+        let values = values_of(&network);
+        check_formula(&network, |s, r, o| compgcn(&values, *composition, [s, r, o]));
     }
 }
 
 #[test]
 fn renaming_entities_permutes_scores() {
     let rename = |entity: usize| (2 * entity + 3) % ENTITIES;
-    for kind in [EncoderKind::CompGcn, EncoderKind::Rgcn] {
-        let config = config(kind, Composition::Correlation);
-        let new =
-            |domain: &Domain| varied(Model::new(&config, domain, Weights::new(1, Device::flex())));
-        let model = new(&domain());
+    let correlating =
+        config(EncoderKind::CompGcn).with_setting("composition", "correlation").unwrap();
+    for config in [correlating, config(EncoderKind::Rgcn)] {
+        let new = |domain: &Domain| {
+            varied(Network::new(&config, domain, Weights::new(1, Device::flex())))
+        };
+        let network = new(&domain());
         let renamed = new(&Domain { edges: edges(rename), ..domain() });
         let move_rows = |name: &str, data: Vec<f32>| match name {
             "encoder.entity" => {
@@ -155,17 +154,20 @@ fn renaming_entities_permutes_scores() {
             _ => data,
         };
         let renamed = changed(renamed, move_rows);
-        let scores = |model: &Model, subject: usize| {
+        let scores = |network: &Network, subject: usize| {
             let subjects = [subject as u32; 4].into();
-            scores(model, &Queries { subjects, relations: [0, 1, 2, 3].into() })
+            scores(network, &Queries { subjects, relations: [0, 1, 2, 3].into() })
         };
         for subject in 0..ENTITIES {
-            let (old, new) = (scores(&model, subject), scores(&renamed, rename(subject)));
+            let (old, new) = (scores(&network, subject), scores(&renamed, rename(subject)));
             for (query, old) in old.chunks_exact(ENTITIES).enumerate() {
                 for (object, old) in old.iter().enumerate() {
                     let new = new[query * ENTITIES + rename(object)];
                     // Only the order of a few sums differs.
-                    assert!((old - new).abs() < 1e-6 * (1.0 + old.abs()), "{kind:?}: {old} {new}");
+                    assert!(
+                        (old - new).abs() < 1e-6 * (1.0 + old.abs()),
+                        "{config:?}: {old} {new}"
+                    );
                 }
             }
         }
@@ -178,19 +180,19 @@ fn compgcn_has_the_papers_number_of_parameters() {
     // matrix, the loops' relation, normalisation. The paper's other 14,541, if it counts the bias
     // per object that the authors' decoder has, are `bias` here; 1.6 M with and without.
     let domain = Domain::without_edges(14_541, 2 * 237);
-    let config = Config { encoder: EncoderKind::CompGcn, ..Config::default() };
+    let config = Config::parse("encoder = \"compgcn\"").unwrap();
     let expected = (14_541 + 474) * 100 + 4 * 100 * 200 + 100 + 2 * 200;
-    assert_eq!(Model::n_parameters(&config, &domain), expected);
+    assert_eq!(Network::n_parameters(&config, &domain), expected);
     assert_eq!(expected, 1_582_000);
 }
 
-/// A model with some values changed, tensor by tensor.
-pub(super) fn changed(model: Model, change: impl Fn(&str, Vec<f32>) -> Vec<f32>) -> Model {
-    let changed = tensors(&model).into_iter().map(|tensor| {
+/// A network with some values changed, tensor by tensor.
+pub(super) fn changed(network: Network, change: impl Fn(&str, Vec<f32>) -> Vec<f32>) -> Network {
+    let changed = tensors(&network).into_iter().map(|tensor| {
         let values = tensor.values.into_data().try_into_vec::<f32>().unwrap();
         let data = TensorData::new(change(&tensor.name, values), tensor.shape);
         (tensor.name, data)
     });
     let changed = changed.collect();
-    replace(model, changed)
+    replace(network, changed)
 }

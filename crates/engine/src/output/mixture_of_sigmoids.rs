@@ -1,0 +1,92 @@
+//! Mixture of sigmoids: P(y_o = 1|s,r) = Σ_k π_k(h) σ(f_k(h)·e_o) ("On the Theoretical Limitations of
+//! Embedding-based Link Prediction", ICML 2026, appendix on sign reconstruction).
+
+use burn::module::Module;
+use burn::tensor::Tensor;
+
+use super::projections::{self, Gate, Projecting, Projection, ProjectionConfig};
+use super::sigmoid::DistanceMargin;
+use super::sparse::SparseConfig;
+use super::{Components, LossTerms, OutputFacts, OutputLayer};
+use crate::part::{Build, Formula, Limit, ProbabilityKind};
+use crate::random::{Noise, Weights};
+use crate::settings::{Refusal, With, settings};
+
+settings! {
+    /// Settings of a mixture of sigmoids.
+    pub(crate) struct MixtureOfSigmoidsConfig {
+        + projection: ProjectionConfig;
+        + distance: DistanceMargin;
+        + sparse: SparseConfig;
+    }
+}
+
+/// ω and the layers of all f_k.
+#[derive(Module, Debug)]
+pub(crate) struct MixtureOfSigmoids {
+    gate: Gate,
+    projections: Vec<Projection>,
+    #[module(skip)]
+    projecting: Projecting,
+}
+
+impl OutputLayer for MixtureOfSigmoids {
+    type Settings = MixtureOfSigmoidsConfig;
+    const FACTS: OutputFacts = OutputFacts {
+        is_mixture: true,
+        needs_all_objects: "a mixture of sigmoids is made for all objects",
+        ..OutputFacts::new(
+            Formula::new("Σ_k π_k(h)·σ(z_k,o)", "K·d + layers·K·(d² + 2d)", Limit::Entities),
+            ProbabilityKind::Bernoulli,
+        )
+    };
+
+    fn called(own: &MixtureOfSigmoidsConfig) -> String {
+        format!("a mixture of {} sigmoids", own.projection.components)
+    }
+
+    fn refusals(own: &MixtureOfSigmoidsConfig, with: &With) -> Vec<Refusal> {
+        own.projection.refusals("mixture-of-sigmoids", "sigmoid", with)
+    }
+
+    /// A mixture of one is a projection, and no mixture.
+    fn limit(own: &MixtureOfSigmoidsConfig, _: &With) -> Limit {
+        if own.projection.components == 1 { Limit::Dim } else { Limit::Entities }
+    }
+
+    fn n_components(own: &MixtureOfSigmoidsConfig) -> usize {
+        own.projection.components
+    }
+
+    fn shift(own: &MixtureOfSigmoidsConfig, with: &With) -> f64 {
+        own.distance.shift(with)
+    }
+
+    fn loss_terms(own: &MixtureOfSigmoidsConfig) -> LossTerms {
+        LossTerms {
+            smoothing: 0.0,
+            sparse_below: Some(own.sparse.sparse_below),
+            entropy_weight: own.projection.entropy_weight,
+        }
+    }
+
+    fn n_parameters(build: &Build<MixtureOfSigmoidsConfig>) -> usize {
+        build.own.projection.n_parameters(build.dim())
+    }
+
+    fn n_kept_contexts(own: &MixtureOfSigmoidsConfig) -> usize {
+        own.projection.n_kept_contexts()
+    }
+
+    fn new(build: &Build<MixtureOfSigmoidsConfig>, weights: &mut Weights) -> Self {
+        let (gate, projections, projecting) =
+            projections::new(&build.own.projection, build, weights);
+        Self { gate, projections, projecting }
+    }
+
+    fn forward(&self, query: Tensor<2>, noise: Option<&Noise>) -> Components {
+        let log_prior = projections::log_prior(&self.gate, query.clone());
+        let context = self.projecting.project(&self.projections, query, noise);
+        Components { context, log_gate: Some(log_prior.clone()), log_prior }
+    }
+}

@@ -1,0 +1,42 @@
+//! A floor of quality: do the defaults still learn?
+
+#[path = "../../graph/tests/published/mod.rs"]
+mod published;
+
+use std::sync::Arc;
+
+use fullrank_engine::{Config, Device, RawConfig, Trainer, silent};
+use fullrank_graph::generate::{GenerateConfig, generate};
+use fullrank_graph::{Graph, LoadOptions, Split, load};
+
+/// Test MRR of a training with some settings, all else as advised for the graph.
+fn test_mrr(graph: Graph, settings: &str) -> f64 {
+    let graph = Arc::new(graph);
+    let mut given = RawConfig::default();
+    given.add_text(settings).unwrap();
+    let config: Config = given.advised(&graph).unwrap().settings.check().unwrap();
+    let mut trainer = Trainer::new(graph, config, Device::Cpu).unwrap();
+    trainer.train(&mut silent()).unwrap();
+    let metrics = trainer.into_model().evaluate(Split::Test, &mut silent()).unwrap();
+    metrics.unwrap().realistic.mrr
+}
+
+#[test]
+fn umls_is_learned_with_the_defaults() {
+    let Some(folder) = published::folder("UMLS") else { return };
+    let graph = load(&folder, &LoadOptions::default()).unwrap().graph;
+    // .89 on two machines.
+    let mrr = test_mrr(graph, "");
+    assert!(mrr >= 0.85, "{mrr}");
+}
+
+#[test]
+fn a_mixture_learns_what_a_softmax_cannot_express() {
+    let small = GenerateConfig { entities: 300, ..GenerateConfig::default() };
+    let settings = "dim = 8\nepochs = 12\nlearning_rate = 0.02\nprojection_dropout = 0";
+    let graph = || generate(small.clone()).unwrap();
+    let mixture = test_mrr(graph(), &format!("output = \"mixture\"\n{settings}"));
+    let softmax = settings.replace("\nprojection_dropout = 0", "");
+    let softmax = test_mrr(graph(), &format!("output = \"softmax\"\n{softmax}"));
+    assert!(mixture > 1.1 * softmax, "{mixture} {softmax}");
+}

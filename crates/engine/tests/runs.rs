@@ -1,0 +1,80 @@
+//! Runs of every format that a version of fullrank has written: can they be opened, and do they answer
+//! as they did?
+//!
+//! A new format brings its folder: `runs/format-N`, trained on the same facts as the others.
+
+use std::fs;
+use std::path::Path;
+
+use fullrank_engine::predictor::Ask;
+use fullrank_engine::{Device, Predictor, Run, names};
+use fullrank_graph::{Query, Split};
+
+/// A copy, for opening a run may leave a note of which files were found whole.
+fn copy_of(format: &str) -> tempfile::TempDir {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs").join(format);
+    let to = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
+    }
+    to
+}
+
+/// Answers to (ann, knows, ?), as the version that trained the run printed them.
+const ANSWERS: [(&str, f64); 6] = [
+    ("cid", -1.625710095751853),
+    ("ann", -1.7813143390303565),
+    ("hal", -1.8092500823622657),
+    ("gus", -1.824514116633506),
+    ("eva", -1.8449647086745216),
+    ("dan", -1.8858000892287208),
+];
+
+#[test]
+fn runs_of_every_format_answer_as_they_did() {
+    for format in ["format-1", "format-2"] {
+        let folder = copy_of(format);
+        let run = Run::open(folder.path(), Device::Cpu).unwrap();
+        assert!(run.is_finished);
+        assert_eq!((run.trained.epochs, run.trained.updates), (3, 24), "{format}");
+        let predictor = Predictor::new(run.model);
+        let graph = predictor.model().graph();
+        let query = Query {
+            subject: names::find_entity(graph, "ann").unwrap(),
+            relation: names::find_relation(graph, "knows").unwrap(),
+        };
+        let answered = predictor.answer(&[Ask::new(query)]).unwrap().remove(0);
+        let found = answered
+            .answers
+            .iter()
+            .map(|answer| (graph.entities().name(answer.object.0), answer.log_probability));
+        for (found, expected) in found.zip(ANSWERS) {
+            assert_eq!(found.0, expected.0, "{format}");
+            // Processors may differ in the last bits.
+            assert!((found.1 - expected.1).abs() < 1e-5, "{format}: {found:?} {expected:?}");
+        }
+        assert_eq!(answered.answers.len(), ANSWERS.len(), "{format}");
+    }
+}
+
+#[test]
+fn what_the_newest_format_has_is_read_back() {
+    let folder = copy_of("format-2");
+    let run = Run::open(folder.path(), Device::Cpu).unwrap();
+    let splits: Vec<&str> = run.splits.iter().map(|found| found.split.as_str()).collect();
+    assert_eq!(splits, [Split::Valid.to_string(), Split::Test.to_string()]);
+    for found in &run.splits {
+        assert_eq!(found.model.n_ranks, found.popularity.n_ranks);
+    }
+}
+
+#[test]
+fn a_manifest_edited_by_hand_is_refused() {
+    let folder = copy_of("format-2");
+    let path = folder.path().join("run.json");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"updates\": 24", "\"updates\": 25")).unwrap();
+    let error = Run::open(folder.path(), Device::Cpu).unwrap_err().to_string();
+    assert!(error.ends_with("run.json: damaged: it is not what was written"), "{error}");
+}
