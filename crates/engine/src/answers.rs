@@ -8,8 +8,8 @@ use fullrank_graph::{Graph, Query, Triple};
 use serde::Serialize;
 
 use crate::names::printable;
-use crate::part::ProbabilityKind;
 use crate::predictor::{Answer, Answered, Predictor, TripleScore};
+use crate::probability::ProbabilityKind;
 
 /// A query and its answers.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -7,7 +7,7 @@
 mod gradient;
 mod kernels;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::tensor::TensorData;
 use rand::RngExt;
@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::learner::{Learner, NotFinite, UpdateAt};
 use crate::model::Model;
 use crate::network::{Batch, Network};
-use crate::ops::{BatchAnswers, PairScore, Products, Work, Workspace, peak};
+use crate::ops::{BatchAnswers, PairScore, Precision, Work, Workspace, peak};
 use crate::optimizer::Adam;
 use crate::output::{Draw, Negatives};
 use crate::parameters::{replace, tensors};
@@ -115,7 +115,7 @@ impl StepBench {
     /// Floating-point operations a second that matrix products of the loss's tiles reach on this
     /// machine, with all threads and nothing else.
     pub fn peak_flops(&self) -> f64 {
-        peak(self.config.scored_dims()[0], Products::Whole)
+        peak(self.config.scored_dims()[0], Precision::F32)
     }
 
     /// Bytes that such a step will take at its peak.
@@ -137,8 +137,8 @@ impl StepBench {
     }
 }
 
-fn take_work(workspace: &Mutex<Workspace>) -> Work {
-    workspace.lock().unwrap_or_else(PoisonError::into_inner).take_work()
+fn take_work(workspace: &Workspace) -> Work {
+    workspace.take_work()
 }
 
 /// A network with what a model has learned, ready to be trained on.

@@ -14,9 +14,10 @@ use toml::Value;
 
 use crate::encoder::{EncoderConfig, EncoderKind};
 use crate::error::Error;
-use crate::ops::{PairScore, Products, Shortcuts, Thinning};
+use crate::ops::{PairScore, Precision, Shortcuts, Thinning};
 use crate::output::{LossTerms, OutputConfig, OutputKind};
-use crate::part::{Domain, MANY_ENTITIES, ProbabilityKind, TableRows, training_products};
+use crate::part::{Domain, MANY_ENTITIES, TableRows, training_products};
+use crate::probability::ProbabilityKind;
 use crate::random::{Noise, Purpose};
 use crate::score::{ScoreConfig, ScoreKind};
 use crate::settings::{
@@ -282,11 +283,11 @@ impl Config {
         let below = self.loss_terms().sparse_below.filter(|_| entities >= MANY_ENTITIES);
         let thinning = below
             .map(|below| Thinning { below: below as f32, seed: noise.number(Purpose::Thinning) });
-        Shortcuts { thinning, products: self.products(entities) }
+        Shortcuts { thinning, precision: self.products(entities) }
     }
 
     /// How training multiplies contexts and objects, in updates and in validation.
-    pub(crate) fn products(&self, entities: usize) -> Products {
+    pub(crate) fn products(&self, entities: usize) -> Precision {
         let is_exact = self.training.exact || self.pair_score() != PairScore::Dot;
         training_products(is_exact, entities)
     }

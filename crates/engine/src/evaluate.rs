@@ -27,7 +27,7 @@ pub(crate) use top_k::TopK;
 use crate::error::Error;
 use crate::metrics::{AnswerRank, Metrics, metrics};
 use crate::ops::count_above;
-use crate::part::ProbabilityKind;
+use crate::probability::ProbabilityKind;
 use crate::progress::{Event, Progress, Signal};
 
 /// Anything that can tell how likely every object is.

@@ -96,33 +96,33 @@ impl Channels {
     /// `[B, C, P]` → the same shape.
     pub(crate) fn forward(&self, values: Tensor<3>, noise: Option<&Noise>) -> Tensor<3> {
         let [queries, channels, _] = values.dims();
-        let kept = noise.map(|noise| noise.mask(queries * channels, self.dropout));
-        normalise_channels(&self.norm, values, self.negative_slope as f32, kept)
+        let mask = noise.map(|noise| noise.mask(queries * channels, self.dropout));
+        normalise_channels(&self.norm, values, self.negative_slope as f32, mask)
     }
 }
 
 /// Batch normalisation of columns, then `negative_slope` under values below zero, then dropout by
-/// the mask `kept`.
+/// `dropout_mask`.
 pub(crate) fn normalise(
     norm: &BatchNorm,
     values: Tensor<2>,
     negative_slope: f32,
-    kept: Option<Vec<f32>>,
+    dropout_mask: Option<Vec<f32>>,
 ) -> Tensor<2> {
     let [queries, columns] = values.dims();
     let channels = values.reshape([queries, columns, 1]);
-    normalise_channels(norm, channels, negative_slope, kept).reshape([queries, columns])
+    normalise_channels(norm, channels, negative_slope, dropout_mask).reshape([queries, columns])
 }
 
 fn normalise_channels(
     norm: &BatchNorm,
     values: Tensor<3>,
     negative_slope: f32,
-    kept: Option<Vec<f32>>,
+    dropout_mask: Option<Vec<f32>>,
 ) -> Tensor<3> {
     let statistics = statistics(norm, &values);
-    let treatment = Treatment { statistics, negative_slope, kept };
-    ops::normalise(values, norm.gamma.val(), norm.beta.val(), treatment)
+    let treatment = Treatment { statistics, negative_slope, dropout_mask };
+    ops::batch_norm(values, norm.gamma.val(), norm.beta.val(), treatment)
 }
 
 /// What a normalisation takes off and divides by: mean and variance of the batch in training, of all
@@ -137,7 +137,7 @@ fn statistics(norm: &BatchNorm, values: &Tensor<3>) -> Statistics {
         let [mean, variance] = [running_mean, running_var].map(|state| floats(state.value()));
         return Statistics { mean, variance };
     }
-    let statistics = Statistics::of(values);
+    let statistics = ops::statistics(values);
     for (state, new) in [(running_mean, &statistics.mean), (running_var, &statistics.variance)] {
         let new = Tensor::<1>::from_floats(new.as_slice(), &device).mul_scalar(*momentum);
         state.update(state.value_sync().mul_scalar(1.0 - momentum).add(new).detach());

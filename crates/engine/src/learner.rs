@@ -3,7 +3,7 @@
 //! A network, its optimizer, and the buffers that one update leaves to the next. Which batch comes
 //! next, and at which rate, is the business of `trainer`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::optim::GradientsParams;
 
@@ -21,7 +21,7 @@ pub(crate) struct Learner {
     /// Taken while an update changes it.
     network: Option<Network>,
     pub(crate) adam: Adam,
-    pub(crate) workspace: Arc<Mutex<Workspace>>,
+    pub(crate) workspace: Arc<Workspace>,
     n_entities: usize,
 }
 
@@ -56,12 +56,7 @@ pub(crate) struct NotFinite {
 impl Learner {
     pub(crate) fn new(network: Network, adam: Adam, config: &Config, n_entities: usize) -> Self {
         let workspace = Workspace::new(config.training.memory_budget << 20);
-        Self {
-            network: Some(network),
-            adam,
-            workspace: Arc::new(Mutex::new(workspace)),
-            n_entities,
-        }
+        Self { network: Some(network), adam, workspace: Arc::new(workspace), n_entities }
     }
 
     pub(crate) fn network(&self) -> &Network {
@@ -106,7 +101,7 @@ impl Learner {
 
     /// What the loss has computed since it was last asked for.
     pub(crate) fn take_work(&self) -> Work {
-        self.workspace.lock().unwrap_or_else(PoisonError::into_inner).take_work()
+        self.workspace.take_work()
     }
 }
 
@@ -171,7 +166,7 @@ mod tests {
         };
         // The gradients of the batch, each times a factor.
         let gradients = |factor: f32| {
-            let workspace = Arc::new(Mutex::new(Workspace::new(1 << 20)));
+            let workspace = Arc::new(Workspace::new(1 << 20));
             let loss = network.loss(&batch, &config, &Noise::new(0, 0), &workspace);
             GradientsParams::from_grads(loss.total.mul_scalar(factor).backward(), &network)
         };

@@ -17,7 +17,8 @@ use crate::evaluate::{
 use crate::metrics::{AnswerRank, Metrics, metrics};
 use crate::network::{Network, Scoring};
 use crate::parameters::{Named, count, tensors};
-use crate::part::{ProbabilityKind, TableRows};
+use crate::part::TableRows;
+use crate::probability::ProbabilityKind;
 use crate::progress::{Progress, Trained};
 
 /// A trained model and the graph it was trained on.

@@ -3,7 +3,7 @@
 //! A loss for a batch of queries when training, and log-probabilities of all objects when asked.
 //! Which graph the objects are of, and what they are called, is the business of `model`.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
@@ -13,11 +13,12 @@ use crate::config::Config;
 use crate::encoder::{Encoded, Encoder, Pass, Queries};
 use crate::evaluate::Scorer;
 use crate::ops::{
-    BatchAnswers, Logits, PairScore, Products, SoftmaxOptions, Workspace, binary_cross_entropy,
-    cross_entropy, gather_rows, map_log_probs, pairwise_scores,
+    BatchAnswers, Logits, PairScore, Precision, SoftmaxOptions, Workspace, binary_cross_entropy,
+    cross_entropy, gather_rows, map_log_probs, pairwise_scores, row_scores,
 };
 use crate::output::{Components, Negatives, Output, Sampled, SampledLoss, mean_entropy};
-use crate::part::{Domain, ProbabilityKind};
+use crate::part::Domain;
+use crate::probability::ProbabilityKind;
 use crate::random::{Noise, Weights};
 use crate::score::AnyScore;
 
@@ -112,7 +113,7 @@ impl Network {
         batch: &Batch,
         config: &Config,
         noise: &Noise,
-        workspace: &Arc<Mutex<Workspace>>,
+        workspace: &Arc<Workspace>,
     ) -> Loss {
         let objects = self.encoder.objects(Some(noise));
         let pass = Pass { objects: &objects, noise: Some(noise) };
@@ -163,7 +164,7 @@ impl Network {
     pub(crate) fn scoring(self) -> Scoring {
         let objects = self.encoder.objects(None);
         let scored = self.scored(objects.clone());
-        Scoring { network: self, objects, scored, products: Products::Whole }
+        Scoring { network: self, objects, scored, products: Precision::F32 }
     }
 
     /// The table of objects, as score and output layer have it.
@@ -212,7 +213,8 @@ impl Network {
         let ids: Arc<[u32]> = answers.objects.as_slice().into();
         let of_answers = gather_rows(context.clone(), answers.queries.as_slice().into());
         let weights = self.weights();
-        let mut answer_scores = self.of_pairs.of_rows(weights.clone(), of_answers, vectors(&ids));
+        let mut answer_scores =
+            row_scores(self.of_pairs, weights.clone(), of_answers, vectors(&ids));
         let mut negative_scores =
             pairwise_scores(self.of_pairs, weights, context, vectors(&negatives.objects));
         if let (Some(of_answers), Some(of_negatives)) = (bias(&ids), bias(&negatives.objects)) {
@@ -281,7 +283,7 @@ pub(crate) struct Scoring {
     /// The same as they are scored.
     scored: Tensor<2>,
     /// How products are made where many queries are scored at once.
-    pub(crate) products: Products,
+    pub(crate) products: Precision,
 }
 
 impl Scoring {

@@ -7,9 +7,10 @@ use burn::tensor::{Tensor, TensorData};
 
 use crate::config::Config;
 use crate::device::Device;
-use crate::ops::{Logits, PairScore, Products, map_log_probs};
+use crate::ops::{Logits, PairScore, Precision, map_log_probs};
 use crate::output::Output;
-use crate::part::{Domain, ProbabilityKind};
+use crate::part::Domain;
+use crate::probability::ProbabilityKind;
 use crate::random::Weights;
 
 /// An output layer with weights drawn from a seed, over objects placed by hand.
@@ -52,7 +53,7 @@ impl OutputDemo {
             score: self.score,
             weights: self.output.weights(),
         };
-        map_log_probs(input, self.probability, Products::Whole, |_, row| row.to_vec())
+        map_log_probs(input, self.probability, Precision::F32, |_, row| row.to_vec())
     }
 }
 

@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use fullrank_graph::{Graph, Split};
-use serde::Serialize;
 
-use crate::ops::Products;
+use crate::ops::Precision;
 use crate::settings::With;
 
 /// What a part of a model computes, costs and limits, as people write it.
@@ -66,17 +65,6 @@ impl Limit {
             Self::Entities => None,
         }
     }
-}
-
-/// What a probability of a model says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum ProbabilityKind {
-    /// The share of this object among the answers of the query: those of all objects sum to one.
-    #[serde(rename = "share")]
-    Categorical,
-    /// That the triple holds, whatever else does.
-    #[serde(rename = "holds")]
-    Bernoulli,
 }
 
 /// What the rows of a table belong to.
@@ -164,8 +152,8 @@ impl<S> Build<'_, S> {
 pub(crate) const MANY_ENTITIES: usize = 8192;
 
 /// How training multiplies, in updates and in validation.
-pub(crate) fn training_products(is_exact: bool, entities: usize) -> Products {
-    if !is_exact && entities >= MANY_ENTITIES { Products::fastest() } else { Products::Whole }
+pub(crate) fn training_products(is_exact: bool, entities: usize) -> Precision {
+    if !is_exact && entities >= MANY_ENTITIES { Precision::fastest() } else { Precision::F32 }
 }
 
 /// Makes the kinds of a part and their settings from the list of parts.

@@ -10,10 +10,11 @@ use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
 
 use crate::error::Error;
 use crate::evaluate::{
-    Rivals, ScorePart, Scorer, TopK, check_temperature, log_add, log_sum_without, map_block, queries_at_once,
+    Rivals, ScorePart, Scorer, TopK, check_temperature, log_add, log_sum_without, map_block,
+    queries_at_once,
 };
 use crate::model::Model;
-use crate::part::ProbabilityKind;
+use crate::probability::ProbabilityKind;
 use crate::progress::{Event, Progress, Signal, silent};
 
 /// Answers questions about a model's graph, from any number of threads.

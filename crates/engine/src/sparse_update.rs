@@ -135,7 +135,6 @@ impl ModuleMapper for Restorer {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
 
     use super::*;
     use crate::device::Device;
@@ -194,7 +193,7 @@ mod tests {
                         assert!(tensors(&narrow).iter().all(|t| left(&t.shape)), "{encoder:?}");
                         (model, full) = (narrow, Some(tables));
                     }
-                    let workspace = Arc::new(Mutex::new(Workspace::new(0)));
+                    let workspace = Arc::new(Workspace::new(0));
                     let noise = Noise::new(1, update);
                     let loss = model.loss(&batch, &config, &noise, &workspace).total;
                     let grads = GradientsParams::from_grads(loss.backward(), &model);

@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::evaluate::{Scorer, held_out_queries};
-use crate::part::ProbabilityKind;
+use crate::probability::ProbabilityKind;
 use crate::progress::{Event, Progress, Signal};
 use crate::random::{Purpose, generator};
 use gram::{Gram, Sketch};

@@ -171,7 +171,7 @@ pub enum Error {
         /// The format.
         format: &'static str,
         /// What the parser said.
-        source: Box<oxrdfio::RdfSyntaxError>,
+        source: Box<oxttl::TurtleSyntaxError>,
     },
 
     /// More than 32-bit ids can tell apart.

@@ -1,8 +1,8 @@
 //! The page of a training: how good is the model, where, and what does it answer?
 
 use fullrank_bounds::Bounds;
-use fullrank_engine::answers::QueryNames;
 use fullrank_engine::advice::advised_output;
+use fullrank_engine::answers::QueryNames;
 use fullrank_engine::evaluate::{Breakdown, Calibration, break_down};
 use fullrank_engine::metrics::Metrics;
 use fullrank_engine::predictor::{Answer, Ask, Known};

@@ -4,7 +4,7 @@
 //! of two of them add up to less than 2^53, so nothing is rounded. Rows come in panels; a panel is
 //! cleared by the panels before it with one product each, then by itself, in halves.
 
-use gemm::Parallelism;
+use fullrank_kernels::product::subtract_product_f64;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
@@ -173,46 +173,8 @@ fn clear_by(field: Field, width: usize, rows: &mut [f64], by: &[f64], pivots: &[
         .chunks_exact(width.max(1))
         .flat_map(|row| pivots.iter().map(|pivot| row[*pivot]))
         .collect();
-    subtract_product(rows, &factors, by, width);
+    subtract_product_f64(rows, &factors, by, width);
     field.reduce_all(rows);
-}
-
-/// out − left · right, all row after row, `right` and `out` as wide as `width`.
-#[expect(unsafe_code, reason = "gemm works on pointers and strides")]
-fn subtract_product(out: &mut [f64], left: &[f64], right: &[f64], width: usize) {
-    if out.is_empty() || right.is_empty() {
-        return;
-    }
-    let (n_rows, inner) = (out.len() / width, right.len() / width);
-    assert_eq!(out.len(), n_rows * width, "{n_rows} rows of {width}");
-    assert_eq!(right.len(), inner * width, "{inner} rows of {width}");
-    assert_eq!(left.len(), n_rows * inner, "factors for {n_rows} by {inner} rows");
-    let row = width as isize;
-    // SAFETY: the three slices hold matrices of these shapes without gaps, as asserted above; `out`
-    // is borrowed mutably, so it overlaps neither factor.
-    unsafe {
-        gemm::gemm(
-            n_rows,
-            width,
-            inner,
-            out.as_mut_ptr(),
-            1,
-            row,
-            true,
-            left.as_ptr(),
-            1,
-            inner as isize,
-            right.as_ptr(),
-            1,
-            row,
-            1.0,
-            -1.0,
-            false,
-            false,
-            false,
-            Parallelism::Rayon(0),
-        );
-    }
 }
 
 #[cfg(test)]
@@ -274,7 +236,7 @@ mod tests {
             // A product of two random matrices has the rank of their common side.
             let (left, right) = (random(n_rows * rank), random(rank * width));
             let mut rows = vec![0.0; n_rows * width];
-            subtract_product(&mut rows, &left, &right, width);
+            subtract_product_f64(&mut rows, &left, &right, width);
             field.reduce_all(&mut rows);
             assert_eq!(plain_rank(field, width, &rows), rank);
             let mut echelon = Echelon::new(field, width);

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use fullrank_engine::{Device, Run};
 use fullrank_engine::bench::gradient_noise;
+use fullrank_engine::{Device, Run};
 use serde::Serialize;
 
 use super::quartiles;

@@ -4,7 +4,7 @@
 //! and with those that chance leaves, below several sizes (`sparse_below`). What differs is the noise
 //! it adds; what exact gradients of different batches differ by is the noise that is there anyway.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::optim::GradientsParams;
@@ -96,7 +96,7 @@ pub fn gradient_noise(
 struct Bench<'a> {
     config: &'a Config,
     network: Network,
-    workspace: Arc<Mutex<Workspace>>,
+    workspace: Arc<Workspace>,
 }
 
 impl<'a> Bench<'a> {
@@ -106,7 +106,7 @@ impl<'a> Bench<'a> {
         Self {
             config,
             network: trainable(model, config),
-            workspace: Arc::new(Mutex::new(Workspace::new(saved_bytes))),
+            workspace: Arc::new(Workspace::new(saved_bytes)),
         }
     }
 

@@ -4,16 +4,16 @@
 //! beside the time that its matrix products alone would take at the speed that products of tiles
 //! reached just before: a shared machine is faster in one second than in the next.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::tensor::{Device, Tensor};
 
 use crate::ops::{
-    BatchAnswers, Logits, PairScore, Products, Shortcuts, SoftmaxOptions, Workspace,
-    binary_cross_entropy, component_products, cross_entropy, map_log_probs, peak,
+    BatchAnswers, Logits, PairScore, Precision, Shortcuts, SoftmaxOptions, Workspace,
+    batched_matmul, binary_cross_entropy, cross_entropy, map_log_probs, peak,
 };
-use crate::part::ProbabilityKind;
+use crate::probability::ProbabilityKind;
 use crate::random::Weights;
 
 use super::take_work;
@@ -62,7 +62,7 @@ pub fn time_kernels(sizes: KernelSizes, repeats: usize) -> Vec<KernelTiming> {
     const ALL: usize = usize::MAX;
     let KernelSizes { components, .. } = sizes;
     let mixture = |what: &str| format!("mixture of {components} softmaxes, {what}");
-    let (whole, halves) = (Products::Whole, Products::Halves);
+    let (whole, halves) = (Precision::F32, Precision::SplitBf16);
     let mut timings = vec![
         sizes.softmax("softmax, tiles kept".into(), 1, (ALL, whole), repeats),
         sizes.softmax("softmax, tiles made twice".into(), 1, (0, whole), repeats),
@@ -74,7 +74,7 @@ pub fn time_kernels(sizes: KernelSizes, repeats: usize) -> Vec<KernelTiming> {
         sizes.log_probs("log-probabilities, mixture".into(), components, repeats),
         sizes.projections(repeats),
     ];
-    if Products::fastest() == halves {
+    if Precision::fastest() == halves {
         timings.extend([
             sizes.softmax("softmax, bf16 halves".into(), 1, (ALL, halves), repeats),
             sizes.softmax(mixture("bf16 halves"), components, (ALL, halves), repeats),
@@ -88,14 +88,14 @@ impl KernelSizes {
         self,
         name: String,
         components: usize,
-        (kept_bytes, products): (usize, Products),
+        (kept_bytes, products): (usize, Precision),
         repeats: usize,
     ) -> KernelTiming {
         let (input, answers) = (
             self.logits(components, &crate::device::Device::default().burn().autodiff()),
             self.some_answers(),
         );
-        let shortcuts = Shortcuts { products, ..Shortcuts::default() };
+        let shortcuts = Shortcuts { precision: products, ..Shortcuts::default() };
         let options = SoftmaxOptions { shortcuts, ..SoftmaxOptions::default() };
         self.loss(name, (kept_bytes, products), repeats, |workspace| {
             cross_entropy(input.clone(), Arc::clone(&answers), options, workspace)
@@ -107,7 +107,7 @@ impl KernelSizes {
             self.logits(components, &crate::device::Device::default().burn().autodiff()),
             self.some_answers(),
         );
-        self.loss(name, (0, Products::Whole), repeats, |workspace| {
+        self.loss(name, (0, Precision::F32), repeats, |workspace| {
             binary_cross_entropy(
                 input.clone(),
                 Arc::clone(&answers),
@@ -121,11 +121,11 @@ impl KernelSizes {
     fn loss(
         self,
         name: String,
-        (kept_bytes, products): (usize, Products),
+        (kept_bytes, products): (usize, Precision),
         repeats: usize,
-        loss: impl Fn(&Arc<Mutex<Workspace>>) -> Tensor<1>,
+        loss: impl Fn(&Arc<Workspace>) -> Tensor<1>,
     ) -> KernelTiming {
-        let workspace = Arc::new(Mutex::new(Workspace::new(kept_bytes)));
+        let workspace = Arc::new(Workspace::new(kept_bytes));
         let (seconds, peaks) = self.time(repeats, products, || drop(loss(&workspace).backward()));
         let work = take_work(&workspace);
         let runs = (repeats + WARM_UP) as f64;
@@ -145,11 +145,11 @@ impl KernelSizes {
             drop(map_log_probs(
                 input.clone(),
                 ProbabilityKind::Categorical,
-                Products::Whole,
+                Precision::F32,
                 |_, row| row[0],
             ))
         };
-        let (seconds, peaks) = self.time(repeats, Products::Whole, run);
+        let (seconds, peaks) = self.time(repeats, Precision::F32, run);
         let flops = 2.0 * (self.batch * components * self.dim * self.entities) as f64;
         KernelTiming { name, products: 1, seconds, peaks, flops }
     }
@@ -161,15 +161,11 @@ impl KernelSizes {
         let values = weights.uniform([batch, components * dim], 1.0).require_grad();
         let matrices = weights.uniform([components, dim, dim], 0.1).require_grad();
         let run = || {
-            drop(
-                component_products(values.clone(), matrices.clone(), Products::Whole)
-                    .sum()
-                    .backward(),
-            )
+            drop(batched_matmul(values.clone(), matrices.clone(), Precision::F32).sum().backward())
         };
         let flops = 3.0 * 2.0 * (batch * components * dim * dim) as f64;
         let name = format!("a layer of {components} projections");
-        let (seconds, peaks) = self.time(repeats, Products::Whole, run);
+        let (seconds, peaks) = self.time(repeats, Precision::F32, run);
         KernelTiming { name, products: 3, seconds, peaks, flops }
     }
 
@@ -177,7 +173,7 @@ impl KernelSizes {
     fn time(
         self,
         repeats: usize,
-        products: Products,
+        products: Precision,
         mut run: impl FnMut(),
     ) -> (Vec<f64>, Vec<f64>) {
         (0..WARM_UP).for_each(|_| run());
@@ -240,7 +236,7 @@ mod tests {
         let in_f32 = [1.5, 2.0, 3.0, 4.0, 1.5, 3.0, 0.5, 1.0, layer];
         assert_eq!(mixed[..9], in_f32);
         let on_unit: &[f64] =
-            if Products::fastest() == Products::Halves { &[1.5, 3.0] } else { &[] };
+            if Precision::fastest() == Precision::SplitBf16 { &[1.5, 3.0] } else { &[] };
         assert_eq!(&mixed[9..], on_unit);
     }
 }

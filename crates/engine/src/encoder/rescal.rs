@@ -4,7 +4,7 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::{Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, rows, table};
-use crate::ops::grouped_product;
+use crate::ops::relation_matmul;
 use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
 
@@ -35,7 +35,7 @@ impl Encode for Rescal {
 
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.entity, &queries.subjects);
-        let query = grouped_product(subject.clone(), self.relation.val(), &queries.relations);
+        let query = relation_matmul(subject.clone(), self.relation.val(), &queries.relations);
         Encoded { query, factors: vec![Self::magnitudes(subject)] }
     }
 

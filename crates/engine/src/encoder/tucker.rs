@@ -9,7 +9,7 @@ use super::{
     Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, QueryDropout, RelationDim,
     Table, rows, table,
 };
-use crate::ops::{gather_rows, grouped_product};
+use crate::ops::{gather_rows, relation_matmul};
 use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
 use crate::settings::settings;
@@ -72,7 +72,7 @@ impl Encode for Tucker {
         let places: Arc<[u32]> = queries.relations.iter().map(place).collect();
         let relation = gather_rows(self.relation.val(), distinct.into());
         let matrices = relation.clone().matmul(self.core.val());
-        let query = grouped_product(subject.clone(), matrices, &places);
+        let query = relation_matmul(subject.clone(), matrices, &places);
         let factors = [subject, gather_rows(relation, places)].map(Self::magnitudes).into();
         Encoded { query, factors }
     }

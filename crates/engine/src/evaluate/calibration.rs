@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Asked, Scorer, filtered_nll, for_each_row, held_out, log_sum_without};
 use crate::error::Error;
-use crate::part::ProbabilityKind;
+use crate::probability::ProbabilityKind;
 use crate::progress::Progress;
 use crate::random::shuffled;
 

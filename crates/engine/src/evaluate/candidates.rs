@@ -8,7 +8,7 @@ use fullrank_graph::{EntityId, Graph, Split};
 use super::{Asked, HeldOut, Scorer, for_each_row, held_out};
 use crate::error::Error;
 use crate::metrics::AnswerRank;
-use crate::part::ProbabilityKind;
+use crate::probability::ProbabilityKind;
 use crate::progress::Progress;
 
 /// Ranks every held-out answer of a split against its own candidates:

@@ -1,28 +1,12 @@
-//! How does a step of Adam pass over a table once instead of a dozen times?
+//! Adam: how does a step pass over a table once instead of a dozen times?
 
+use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
-use burn::backend::{DispatchDevice, Flex};
-use burn::tensor::{DType, IndexingUpdateOp, Int, Tensor, TensorData};
-use rayon::prelude::*;
+use burn::tensor::{IndexingUpdateOp, Int, Tensor, TensorData};
+use fullrank_kernels::adam::{self, AdamStep, Learned};
 
-use super::{gather, values};
-
-/// Floats per task: large enough that handing it out costs nothing.
-const PIECE: usize = 64 * 1024;
-
-/// One step of Adam (Kingma and Ba 2015, algorithm 1), its bias corrections already worked out.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AdamStep {
-    pub(crate) beta_1: f32,
-    pub(crate) beta_2: f32,
-    /// lr / (1 − beta_1^t).
-    pub(crate) rate: f32,
-    /// 1 / √(1 − beta_2^t).
-    pub(crate) second_factor: f32,
-    pub(crate) epsilon: f32,
-    /// What every gradient is multiplied by: below 1 where it is clipped.
-    pub(crate) grad_factor: f32,
-}
+use super::adaptor::{is_supported, values};
+use super::gather;
 
 /// Running means of a parameter's gradient and of its square, flattened.
 #[derive(Debug, Clone)]
@@ -74,15 +58,12 @@ pub(crate) fn norm<const D: usize>(tensor: Tensor<D>) -> f64 {
         return f64::from(tensor.square().sum().sqrt().into_scalar::<f32>());
     }
     let tensor = tensor.try_into_primitive::<Flex>().expect("just looked");
-    let pieces: Vec<f64> = values(&tensor)
-        .par_chunks(PIECE)
-        .map(|piece| f64::from(super::simd::dot(piece, piece)))
-        .collect();
-    pieces.into_iter().sum::<f64>().sqrt()
+    adam::norm(&values(&tensor))
 }
 
+/// Whether a tensor is on the CPU in f32, and no input of a gradient.
 fn is_on_cpu(tensor: &Tensor<1>) -> bool {
-    tensor.dtype() == DType::F32 && matches!(tensor.device().as_dispatch(), DispatchDevice::Flex(_))
+    is_supported(tensor) && !tensor.device().is_autodiff()
 }
 
 fn on_cpu<const N: usize>(tensors: [Tensor<1>; N]) -> [FlexTensor; N] {
@@ -100,13 +81,12 @@ fn fused(
 ) -> (Tensor<1>, Moments) {
     let [mut parameter, grad, mut first, mut second] =
         on_cpu([parameter, grad, moments.first, moments.second]);
-    update(
-        step,
-        parameter.storage_mut::<f32>(),
-        grad.as_slice::<f32>().expect("contiguous f32"),
-        first.storage_mut::<f32>(),
-        second.storage_mut::<f32>(),
-    );
+    let learned = Learned {
+        parameter: parameter.storage_mut::<f32>(),
+        first: first.storage_mut::<f32>(),
+        second: second.storage_mut::<f32>(),
+    };
+    adam::update(step, learned, grad.as_slice::<f32>().expect("contiguous f32"));
     let [parameter, first, second] = [parameter, first, second].map(Tensor::from_primitive::<Flex>);
     (parameter, Moments { first, second })
 }
@@ -120,33 +100,14 @@ fn fused_rows(
 ) -> (Tensor<1>, Moments) {
     let [mut table, grad, mut first, mut second] =
         on_cpu([table, grad, moments.first, moments.second]);
-    let [parameter, firsts, seconds] =
-        [&mut table, &mut first, &mut second].map(|tensor| tensor.storage_mut::<f32>());
-    let grad = grad.as_slice::<f32>().expect("contiguous f32");
-    let columns = grad.len() / ids.len();
-    for (id, grad) in ids.iter().zip(grad.chunks_exact(columns)) {
-        let row = *id as usize * columns..(*id as usize + 1) * columns;
-        let moments = (&mut firsts[row.clone()], &mut seconds[row.clone()]);
-        super::simd::adam(step, &mut parameter[row], grad, moments);
-    }
+    let learned = Learned {
+        parameter: table.storage_mut::<f32>(),
+        first: first.storage_mut::<f32>(),
+        second: second.storage_mut::<f32>(),
+    };
+    adam::update_rows(step, learned, grad.as_slice::<f32>().expect("contiguous f32"), ids);
     let [table, first, second] = [table, first, second].map(Tensor::from_primitive::<Flex>);
     (table, Moments { first, second })
-}
-
-fn update(
-    step: AdamStep,
-    parameter: &mut [f32],
-    grad: &[f32],
-    first: &mut [f32],
-    second: &mut [f32],
-) {
-    parameter
-        .par_chunks_mut(PIECE)
-        .zip(grad.par_chunks(PIECE))
-        .zip(first.par_chunks_mut(PIECE).zip(second.par_chunks_mut(PIECE)))
-        .for_each(|((parameter, grad), (first, second))| {
-            super::simd::adam(step, parameter, grad, (first, second));
-        });
 }
 
 fn reference(
@@ -159,8 +120,8 @@ fn reference(
     let first = moments.first.mul_scalar(step.beta_1) + grad.clone().mul_scalar(1.0 - step.beta_1);
     let second =
         moments.second.mul_scalar(step.beta_2) + grad.square().mul_scalar(1.0 - step.beta_2);
-    let deviation = second.clone().sqrt().mul_scalar(step.second_factor).add_scalar(step.epsilon);
-    let parameter = parameter - first.clone().mul_scalar(step.rate) / deviation;
+    let root = second.clone().sqrt().mul_scalar(step.second_factor).add_scalar(step.epsilon);
+    let parameter = parameter - first.clone().mul_scalar(step.rate) / root;
     (parameter, Moments { first, second })
 }
 
@@ -178,14 +139,14 @@ fn reference_rows(
     };
     let [first, second] = [&moments.first, &moments.second].map(rows_of);
     let (rows, new) = reference(step, rows_of(&table), grad, Moments { first, second });
-    let put = |whole: Tensor<1>, new: Tensor<1>| {
-        let (len, change) = (whole.dims()[0], new - rows_of(&whole));
+    let put = |all: Tensor<1>, new: Tensor<1>| {
+        let (len, change) = (all.dims()[0], new - rows_of(&all));
         let numbers: Vec<i64> = ids.iter().map(|id| i64::from(*id)).collect();
         let numbers = TensorData::new(numbers, [ids.len()]);
-        let numbers = Tensor::<1, Int>::from_data(numbers, &whole.device());
+        let numbers = Tensor::<1, Int>::from_data(numbers, &all.device());
         let change = change.reshape([ids.len(), columns]);
-        let whole = whole.reshape([len / columns, columns]);
-        whole.select_assign(0, numbers, change, IndexingUpdateOp::Add).reshape([-1])
+        let all = all.reshape([len / columns, columns]);
+        all.select_assign(0, numbers, change, IndexingUpdateOp::Add).reshape([-1])
     };
     let (first, second) = (put(moments.first, new.first), put(moments.second, new.second));
     (put(table, rows), Moments { first, second })

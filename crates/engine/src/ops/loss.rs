@@ -1,62 +1,30 @@
-//! What does a batch lose, and which way is down?
+//! Losses over all objects: what does a batch lose?
 //!
-//! The losses of output layers over all objects, with sparse weighted answers, as one operation:
-//! those of softmaxes and their mixtures, and those of sigmoids and theirs. A plain softmax or
-//! sigmoid is a mixture of one component.
+//! Those of softmaxes and their mixtures, and those of sigmoids and theirs, with sparse weighted
+//! answers. A plain softmax or sigmoid is a mixture of one component.
+//! How they are computed is the business of [`fullrank_kernels::loss`].
 
-mod sigmoid;
-mod softmax;
-mod sparse;
+mod reference;
 #[cfg(test)]
 mod tests;
-mod tiles;
-mod units;
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
-use burn::backend::autodiff::grads::Gradients;
-use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::flex::FlexTensor;
-use burn::backend::tensor::FloatTensor;
-use burn::backend::{
-    Autodiff, Backend, Dispatch, DispatchDevice, Flex, TensorMetadata, backend_extension,
+use burn::tensor::Tensor;
+use fullrank_kernels::loss::{Grads, Inputs as LossInputs, sigmoid, softmax};
+use fullrank_kernels::pair_score::PairScore;
+use fullrank_kernels::tiles::LogitInputs;
+
+use super::adaptor::{self, Input, InputGrads, Inputs, Operation, flex_tensor};
+pub(crate) use fullrank_kernels::loss::{
+    BatchAnswers, Shortcuts, SoftmaxOptions, Thinning, Work, Workspace,
 };
-use burn::tensor::{DType, Tensor};
-use rayon::prelude::*;
-
-use super::score::PairScore;
-use super::{bf16, flex_tensor, simd, values};
-pub(crate) use softmax::Options as SoftmaxOptions;
-pub(crate) use sparse::Thinning;
-use tiles::{Grads, Inputs};
-pub(crate) use tiles::{Shape, Work, Workspace};
-
-/// The answers of a batch of queries: which objects are true, and how much each counts.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct BatchAnswers {
-    /// Number of the query in the batch, ascending.
-    pub(crate) queries: Vec<u32>,
-    /// The answer.
-    pub(crate) objects: Vec<u32>,
-    /// Its weight.
-    pub(crate) weights: Vec<f32>,
-}
-
-impl BatchAnswers {
-    /// Number of answers of all queries together.
-    pub(crate) fn len(&self) -> usize {
-        self.objects.len()
-    }
-
-    fn query(&self, number: usize) -> usize {
-        self.queries[number] as usize
-    }
-}
+pub(crate) use fullrank_kernels::tiles::Shape;
 
 /// What probabilities are made of: the logits z_k = score(context_k, objects) + bias of each
-/// component, and the weights π they are mixed with.
+/// component, and the gates π they are mixed with.
 #[derive(Debug, Clone)]
 pub(crate) struct Logits {
     /// `[B·K, C]`, the components of a query one after the other.
@@ -72,309 +40,191 @@ pub(crate) struct Logits {
     pub(crate) weights: Option<Tensor<1>>,
 }
 
-/// What a loss may do with less than all care, for speed; by default nothing. For the dot product
-/// only, and for the CPU: other devices take no notice.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Shortcuts {
-    /// Which entries of the gradient are left to chance.
-    pub(crate) thinning: Option<Thinning>,
-    pub(crate) products: Products,
-}
-
-/// How a product of two numbers is made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Products {
-    /// Of f32.
-    #[default]
-    Whole,
-    /// Of bf16, two for each number, on a unit that is made for these.
-    Halves,
-}
-
-impl Products {
-    /// The fastest that this machine can make.
-    pub(crate) fn fastest() -> Self {
-        if bf16::is_available() { Self::Halves } else { Self::Whole }
+impl Logits {
+    fn into_inputs(self) -> [Input; N_INPUTS] {
+        let Self { context, log_prior, objects, bias, weights, .. } = self;
+        [context.into(), log_prior.into(), objects.into(), bias.into(), weights.into()]
     }
 }
 
 /// −Σ y·log P over the answers of a batch, `[1]`.
+///
+/// On other devices than the CPU there are no shortcuts, and autodiff keeps the B × K × E matrix.
 pub(crate) fn cross_entropy(
     input: Logits,
     answers: Arc<BatchAnswers>,
     options: SoftmaxOptions,
-    workspace: &Arc<Mutex<Workspace>>,
+    workspace: &Arc<Workspace>,
 ) -> Tensor<1> {
-    loss(Kind::Softmax(options), input, answers, workspace)
+    if !adaptor::is_supported(&input.context) {
+        return reference::softmax(input, &answers, options.smoothing);
+    }
+    let batch = Batch { score: input.score, answers, workspace: Arc::clone(workspace) };
+    adaptor::apply(Softmax { batch, options }, input.into_inputs())
 }
 
 /// −Σ (y·log P + (1 − y)·log(1 − P)) over all queries and objects of a batch, `[1]`, where y is the
 /// weight of an answer and 0 for all other objects.
 ///
-/// The prior need not be normalised.
+/// The prior need not be normalised. On other devices than the CPU there are no shortcuts, and
+/// autodiff keeps the B × K × E matrix.
 pub(crate) fn binary_cross_entropy(
     input: Logits,
     answers: Arc<BatchAnswers>,
     shortcuts: Shortcuts,
-    workspace: &Arc<Mutex<Workspace>>,
+    workspace: &Arc<Workspace>,
 ) -> Tensor<1> {
-    loss(Kind::Sigmoid(shortcuts), input, answers, workspace)
-}
-
-/// What makes probabilities of logits.
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Softmax(SoftmaxOptions),
-    Sigmoid(Shortcuts),
-}
-
-/// Fused on the CPU in f32, plain tensor operations on every other device.
-fn loss(
-    kind: Kind,
-    input: Logits,
-    answers: Arc<BatchAnswers>,
-    workspace: &Arc<Mutex<Workspace>>,
-) -> Tensor<1> {
-    match input.context.device().without_autodiff().as_dispatch() {
-        DispatchDevice::Flex(_) if input.context.dtype() == DType::F32 => {
-            let call = Call {
-                kind,
-                score: input.score,
-                answers,
-                has_bias: input.bias.is_some(),
-                has_weights: input.weights.is_some(),
-                workspace: Arc::clone(workspace),
-            };
-            // An operation takes a fixed number of tensors; one float stands for "none".
-            let none = || Tensor::zeros([1], &input.objects.device());
-            let [bias, weights] = [input.bias, input.weights].map(|t| t.unwrap_or_else(none));
-            Tensor::from_dispatch(Dispatch::loss(
-                input.context.into_dispatch(),
-                input.log_prior.into_dispatch(),
-                input.objects.into_dispatch(),
-                bias.into_dispatch(),
-                weights.into_dispatch(),
-                call,
-            ))
-        }
-        _ => match kind {
-            Kind::Softmax(options) => softmax::reference(input, &answers, options.smoothing),
-            Kind::Sigmoid(_) => sigmoid::reference(input, &answers),
-        },
+    if !adaptor::is_supported(&input.context) {
+        return reference::sigmoid(input, &answers);
     }
+    let batch = Batch { score: input.score, answers, workspace: Arc::clone(workspace) };
+    adaptor::apply(Sigmoid { batch, shortcuts }, input.into_inputs())
 }
 
-/// What the operation takes besides tensors.
+/// Places of the tensors among the inputs.
+const N_INPUTS: usize = 5;
+const CONTEXT: usize = 0;
+const LOG_PRIOR: usize = 1;
+const OBJECTS: usize = 2;
+const BIAS: usize = 3;
+const WEIGHTS: usize = 4;
+
+/// What a loss takes besides tensors.
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
-    kind: Kind,
+struct Batch {
     score: PairScore,
     answers: Arc<BatchAnswers>,
-    has_bias: bool,
-    has_weights: bool,
-    workspace: Arc<Mutex<Workspace>>,
+    workspace: Arc<Workspace>,
 }
 
-impl Call {
-    fn inputs<'a>(&'a self, tensors: &'a Slices, shape: Shape) -> Inputs<'a> {
-        Inputs {
-            shape,
-            score: self.score,
-            context: &tensors.context,
-            log_prior: &tensors.log_prior,
-            objects: &tensors.objects,
-            bias: self.has_bias.then_some(&tensors.bias),
-            weights: if self.has_weights { &tensors.weights } else { &[] },
-            answers: &self.answers,
-            packed: None,
-        }
-    }
-
-    fn with_workspace<T>(&self, work: impl FnOnce(&mut Workspace) -> T) -> T {
-        // What a panicking thread left behind is overwritten by the next pass.
-        work(&mut self.workspace.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// The values of a call's tensors.
-struct Slices<'a> {
+/// The values of the tensors.
+struct Values<'a> {
+    shape: Shape,
     context: Cow<'a, [f32]>,
     log_prior: Cow<'a, [f32]>,
     objects: Cow<'a, [f32]>,
-    bias: Cow<'a, [f32]>,
-    weights: Cow<'a, [f32]>,
+    bias: Option<Cow<'a, [f32]>>,
+    weights: Option<Cow<'a, [f32]>>,
 }
 
-/// The tensors of a call.
-#[derive(Debug, Clone)]
-struct Tensors {
-    context: FlexTensor,
-    log_prior: FlexTensor,
-    objects: FlexTensor,
-    bias: FlexTensor,
-    weights: FlexTensor,
-}
-
-/// What the backward pass takes from the forward pass.
-#[derive(Debug, Clone)]
-enum Saved {
-    Softmax(Arc<softmax::Saved>),
-    /// Gradients that were made with the loss.
-    Sigmoid(Grads),
-}
-
-impl Tensors {
-    fn shape(&self) -> Shape {
-        let (prior, objects) = (self.log_prior.shape(), self.objects.shape());
-        Shape {
-            queries: prior[0],
-            components: prior[1],
-            context_dim: self.context.shape()[1],
-            object_dim: objects[1],
-            entities: objects[0],
+impl<'a> Values<'a> {
+    fn of(inputs: &'a Inputs<N_INPUTS>) -> Self {
+        let [_, context_dim] = inputs.dims(CONTEXT);
+        let [queries, components] = inputs.dims(LOG_PRIOR);
+        let [entities, object_dim] = inputs.dims(OBJECTS);
+        Self {
+            shape: Shape { queries, components, context_dim, object_dim, objects: 0..entities },
+            context: inputs.values(CONTEXT),
+            log_prior: inputs.values(LOG_PRIOR),
+            objects: inputs.values(OBJECTS),
+            bias: inputs.optional(BIAS),
+            weights: inputs.optional(WEIGHTS),
         }
     }
+}
 
-    fn slices(&self) -> Slices<'_> {
-        Slices {
-            context: values(&self.context),
-            log_prior: values(&self.log_prior),
-            objects: values(&self.objects),
-            bias: values(&self.bias),
-            weights: values(&self.weights),
-        }
-    }
-
-    fn forward(&self, call: &Call) -> (FlexTensor, Saved) {
-        let slices = self.slices();
-        let inputs = call.inputs(&slices, self.shape());
-        let (loss, saved) = call.with_workspace(|workspace| match call.kind {
-            Kind::Softmax(options) => {
-                let (loss, saved) = softmax::forward(&inputs, options, workspace);
-                (loss, Saved::Softmax(Arc::new(saved)))
-            }
-            Kind::Sigmoid(shortcuts) => {
-                let (loss, grads) = sigmoid::pass(&inputs, shortcuts, workspace);
-                (loss, Saved::Sigmoid(grads))
-            }
-        });
-        (flex_tensor(vec![loss as f32], [1]), saved)
-    }
-
-    /// Gradients of `scale` times the loss.
-    fn backward(&self, call: &Call, saved: Saved, scale: f32) -> Grads {
-        match saved {
-            Saved::Softmax(saved) => {
-                let slices = self.slices();
-                let inputs = call.inputs(&slices, self.shape());
-                call.with_workspace(|workspace| {
-                    softmax::backward(&inputs, &saved, scale, workspace)
-                })
-            }
-            Saved::Sigmoid(grads) => Grads {
-                context: scaled(grads.context, scale),
-                log_prior: scaled(grads.log_prior, scale),
-                objects: scaled(grads.objects, scale),
-                bias: grads.bias.map(|bias| scaled(bias, scale)),
-                weights: scaled(grads.weights, scale),
+impl Batch {
+    fn inputs<'a>(&'a self, values: &'a Values) -> LossInputs<'a> {
+        LossInputs {
+            logits: LogitInputs {
+                shape: values.shape.clone(),
+                score: self.score,
+                context: &values.context,
+                objects: &values.objects,
+                bias: values.bias.as_deref(),
+                weights: values.weights.as_deref().unwrap_or_default(),
             },
+            log_prior: &values.log_prior,
+            answers: &self.answers,
         }
     }
 }
 
-fn scaled(mut values: Vec<f32>, factor: f32) -> Vec<f32> {
-    /// Floats that one thread scales at a time.
-    const PIECE: usize = 16 * 1024;
-    values.par_chunks_mut(PIECE).for_each(|piece| simd::scale(piece, factor, 0.0));
-    values
-}
-
-/// The operation as burn's backends know it.
-#[backend_extension(Autodiff, Flex)]
-pub(crate) trait LossBackend: Backend {
-    /// See [`cross_entropy`] and [`binary_cross_entropy`].
-    fn loss(
-        context: FloatTensor<Self>,
-        log_prior: FloatTensor<Self>,
-        objects: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-        call: Call,
-    ) -> FloatTensor<Self>;
-}
-
-impl LossBackend for Flex {
-    fn loss(
-        context: FlexTensor,
-        log_prior: FlexTensor,
-        objects: FlexTensor,
-        bias: FlexTensor,
-        weights: FlexTensor,
-        call: Call,
-    ) -> FlexTensor {
-        Tensors { context, log_prior, objects, bias, weights }.forward(&call).0
-    }
-}
-
-#[derive(Debug)]
-struct LossBackward;
-
+/// The loss of a softmax or of a mixture of them.
 #[derive(Debug, Clone)]
-struct State {
-    tensors: Tensors,
-    call: Call,
-    saved: Saved,
+struct Softmax {
+    batch: Batch,
+    options: SoftmaxOptions,
 }
 
-impl Backward<Flex, 5> for LossBackward {
-    type State = State;
+/// What the backward pass of a softmax takes from the forward pass.
+#[derive(Debug, Clone)]
+struct SavedSoftmax {
+    finished: Arc<softmax::Finished>,
+    /// Tiles, which the first backward pass uses up.
+    saved: Arc<Mutex<softmax::Saved>>,
+}
 
-    fn backward(self, ops: Ops<State, 5>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let scale = values(&grads.consume::<Flex>(&ops.node))[0];
-        let State { tensors, call, saved } = ops.state;
-        let made = tensors.backward(&call, saved, scale);
-        let Shape { queries, components, context_dim, object_dim, entities } = tensors.shape();
-        let [context, log_prior, objects, bias, weights] = ops.parents;
-        if let Some(node) = context {
-            let grad = flex_tensor(made.context, [queries * components, context_dim]);
-            grads.register::<Flex>(node.id, grad);
-        }
-        if let Some(node) = log_prior {
-            grads.register::<Flex>(node.id, flex_tensor(made.log_prior, [queries, components]));
-        }
-        if let Some(node) = objects {
-            grads.register::<Flex>(node.id, flex_tensor(made.objects, [entities, object_dim]));
-        }
-        if let (Some(node), Some(grad)) = (bias, made.bias) {
-            grads.register::<Flex>(node.id, flex_tensor(grad, [entities]));
-        }
-        if let (Some(node), true) = (weights, call.has_weights) {
-            let len = made.weights.len();
-            grads.register::<Flex>(node.id, flex_tensor(made.weights, [len]));
-        }
+impl Operation<N_INPUTS> for Softmax {
+    type Saved = SavedSoftmax;
+
+    fn forward(&self, inputs: &Inputs<N_INPUTS>) -> (FlexTensor, SavedSoftmax) {
+        let Self { batch, options } = self;
+        let values = Values::of(inputs);
+        let inputs = batch.inputs(&values);
+        let (partial, saved) = softmax::forward(&inputs, *options, &batch.workspace.softmax);
+        let finished = softmax::finish(partial, &inputs, options.smoothing);
+        let loss = flex_tensor(vec![finished.loss as f32], [1]);
+        (loss, SavedSoftmax { finished: finished.into(), saved: Arc::new(Mutex::new(saved)) })
+    }
+
+    fn backward(
+        self,
+        inputs: &Inputs<N_INPUTS>,
+        SavedSoftmax { finished, saved }: SavedSoftmax,
+        grad: &[f32],
+        grads: &mut InputGrads<N_INPUTS>,
+    ) {
+        let workspace = &self.batch.workspace;
+        let values = Values::of(inputs);
+        let inputs = self.batch.inputs(&values);
+        // A backward pass that panicked has taken the tiles; they are made again.
+        let mut saved = saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let (logits, work) =
+            softmax::backward(&inputs, &mut saved, &finished, grad[0], &workspace.softmax);
+        workspace.count(work);
+        set(grads, Grads { log_prior: finished.grad_log_prior(grad[0]), logits });
     }
 }
 
-impl<C: CheckpointStrategy> LossBackend for Autodiff<Flex, C> {
-    fn loss(
-        context: FloatTensor<Self>,
-        log_prior: FloatTensor<Self>,
-        objects: FloatTensor<Self>,
-        bias: FloatTensor<Self>,
-        weights: FloatTensor<Self>,
-        call: Call,
-    ) -> FloatTensor<Self> {
-        let (context, context_node) = context.into_parts();
-        let (log_prior, log_prior_node) = log_prior.into_parts();
-        let (objects, objects_node) = objects.into_parts();
-        let (bias, bias_node) = bias.into_parts();
-        let (weights, weights_node) = weights.into_parts();
-        let nodes = [context_node, log_prior_node, objects_node, bias_node, weights_node];
-        let tensors = Tensors { context, log_prior, objects, bias, weights };
-        let (loss, saved) = tensors.forward(&call);
-        match LossBackward.prepare::<C>(nodes).compute_bound().stateful() {
-            OpsKind::Tracked(prep) => prep.finish(State { tensors, call, saved }, loss),
-            OpsKind::UnTracked(prep) => prep.finish(loss),
-        }
+/// The loss of a sigmoid or of a mixture of them.
+#[derive(Debug, Clone)]
+struct Sigmoid {
+    batch: Batch,
+    shortcuts: Shortcuts,
+}
+
+impl Operation<N_INPUTS> for Sigmoid {
+    /// Gradients that were made with the loss.
+    type Saved = Grads;
+
+    fn forward(&self, inputs: &Inputs<N_INPUTS>) -> (FlexTensor, Grads) {
+        let Self { batch, shortcuts } = self;
+        let values = Values::of(inputs);
+        let inputs = batch.inputs(&values);
+        let partial = sigmoid::pass(&inputs, *shortcuts, &batch.workspace.sigmoid);
+        batch.workspace.count(partial.work);
+        (flex_tensor(vec![partial.loss as f32], [1]), partial.into_grads())
     }
+
+    fn backward(
+        self,
+        _: &Inputs<N_INPUTS>,
+        mut saved: Grads,
+        grad: &[f32],
+        grads: &mut InputGrads<N_INPUTS>,
+    ) {
+        saved.scale(grad[0]);
+        set(grads, saved);
+    }
+}
+
+fn set(grads: &mut InputGrads<N_INPUTS>, made: Grads) {
+    grads.set(CONTEXT, made.logits.context);
+    grads.set(LOG_PRIOR, made.log_prior);
+    grads.set(OBJECTS, made.logits.objects);
+    if let Some(bias) = made.logits.bias {
+        grads.set(BIAS, bias);
+    }
+    grads.set(WEIGHTS, made.logits.weights);
 }

@@ -15,7 +15,8 @@ use toml::Value;
 
 use super::sparse::SparseConfig;
 use super::{Components, LossTerms, MadeOf, OutputFacts, OutputLayer};
-use crate::part::{Build, Formula, Limit, ProbabilityKind};
+use crate::part::{Build, Formula, Limit};
+use crate::probability::ProbabilityKind;
 use crate::random::{Noise, Weights};
 use crate::settings::{Range, Refusal, With, settings};
 

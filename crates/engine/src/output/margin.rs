@@ -4,7 +4,8 @@
 use burn::module::Module;
 
 use super::{OutputFacts, OutputLayer, SampledLoss};
-use crate::part::{Build, Formula, Limit, ProbabilityKind};
+use crate::part::{Build, Formula, Limit};
+use crate::probability::ProbabilityKind;
 use crate::random::Weights;
 use crate::settings::{Range, Refusal, With, settings};
 

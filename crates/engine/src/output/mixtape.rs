@@ -9,7 +9,8 @@ use burn::tensor::{Tensor, activation};
 
 use super::{Components, MadeOf, OutputFacts, OutputLayer};
 use crate::ops::{Mixtape as Sizes, PairScore};
-use crate::part::{Build, Formula, Limit, ProbabilityKind, TableRows};
+use crate::part::{Build, Formula, Limit, TableRows};
+use crate::probability::ProbabilityKind;
 use crate::random::{Noise, Weights};
 use crate::settings::{Range, Refusal, With, settings};
 

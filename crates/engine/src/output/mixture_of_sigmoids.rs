@@ -8,7 +8,8 @@ use super::projections::{self, Gate, Projecting, Projection, ProjectionConfig};
 use super::sigmoid::DistanceMargin;
 use super::sparse::SparseConfig;
 use super::{Components, LossTerms, OutputFacts, OutputLayer};
-use crate::part::{Build, Formula, Limit, ProbabilityKind};
+use crate::part::{Build, Formula, Limit};
+use crate::probability::ProbabilityKind;
 use crate::random::{Noise, Weights};
 use crate::settings::{Refusal, With, settings};
 

@@ -28,7 +28,8 @@ use burn::tensor::Tensor;
 use toml::Value;
 
 use crate::ops::PairScore;
-use crate::part::{Build, Domain, Formula, Limit, ProbabilityKind, Tables, kinds};
+use crate::part::{Build, Domain, Formula, Limit, Tables, kinds};
+use crate::probability::ProbabilityKind;
 use crate::random::{Noise, Weights};
 use crate::settings::{Choice, Refusal, Settings, With, settings};
 pub(crate) use negatives::{Draw, Negatives};

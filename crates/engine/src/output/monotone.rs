@@ -7,7 +7,8 @@ use burn::tensor::{Tensor, activation};
 
 use super::{MadeOf, OutputFacts, OutputLayer};
 use crate::ops::{PairScore, Pointwise};
-use crate::part::{Build, Formula, Limit, ProbabilityKind};
+use crate::part::{Build, Formula, Limit};
+use crate::probability::ProbabilityKind;
 use crate::random::Weights;
 use crate::settings::{Range, With, settings};
 

@@ -9,7 +9,7 @@ use burn::nn::BatchNorm;
 use burn::tensor::{Tensor, activation};
 
 use crate::layers::{batch_norm, drop, normalise};
-use crate::ops::{Products, component_products};
+use crate::ops::{Precision, batched_matmul};
 use crate::part::{Build, training_products};
 use crate::random::{Noise, Weights};
 use crate::settings::{Needs, Range, Refusal, With, choices, settings};
@@ -114,7 +114,7 @@ pub(super) type Gate = Param<Tensor<2>>;
 pub(super) struct Projecting {
     config: ProjectionConfig,
     /// How products are made in training.
-    products: Products,
+    products: Precision,
 }
 
 /// Gate and projections of a new mixture.
@@ -151,11 +151,11 @@ impl Projecting {
         noise: Option<&Noise>,
     ) -> Tensor<2> {
         let [queries, dim] = query.dims();
-        let products = if noise.is_some() { self.products } else { Products::Whole };
+        let products = if noise.is_some() { self.products } else { Precision::F32 };
         // [B, D] at first, the same for every component, then [B, K·D].
         let mut values = query;
         for projection in projections {
-            values = component_products(values, projection.weight.val(), products);
+            values = batched_matmul(values, projection.weight.val(), products);
             values = self.activate(&projection.norm, values, noise);
         }
         values.reshape([queries * self.config.components, dim])

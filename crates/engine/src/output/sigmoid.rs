@@ -4,7 +4,8 @@ use burn::module::Module;
 
 use super::sparse::SparseConfig;
 use super::{LossTerms, OutputFacts, OutputLayer, SampledLoss};
-use crate::part::{Build, Formula, ProbabilityKind};
+use crate::part::{Build, Formula};
+use crate::probability::ProbabilityKind;
 use crate::random::Weights;
 use crate::settings::{Needs, Range, With, settings};
 

@@ -5,7 +5,8 @@ use burn::module::Module;
 
 use super::{MadeOf, NoOutputSettings, OutputFacts, OutputLayer};
 use crate::ops::{PairScore, Pointwise};
-use crate::part::{Build, Formula, Limit, ProbabilityKind};
+use crate::part::{Build, Formula, Limit};
+use crate::probability::ProbabilityKind;
 use crate::random::Weights;
 use crate::settings::With;
 

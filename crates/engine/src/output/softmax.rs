@@ -3,7 +3,8 @@
 use burn::module::Module;
 
 use super::{LossTerms, OutputFacts, OutputLayer, SampledLoss};
-use crate::part::{Build, Formula, Limit, ProbabilityKind};
+use crate::part::{Build, Formula, Limit};
+use crate::probability::ProbabilityKind;
 use crate::random::Weights;
 use crate::settings::{Needs, Range, Refusal, With, settings};
 

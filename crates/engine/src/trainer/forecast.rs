@@ -7,7 +7,8 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::network::Network;
 use crate::ops::{Shape, Workspace, pairwise_bytes};
-use crate::part::{Domain, ProbabilityKind};
+use crate::part::Domain;
+use crate::probability::ProbabilityKind;
 
 /// The batch that suits a graph: that of the config, or smaller ones where an epoch would have too
 /// few updates to learn from.
@@ -38,7 +39,7 @@ pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 
     let components = config.output.n_components();
     let [context_dim, object_dim] = config.scored_dims();
     let (entities, dim) = (domain.entities, config.model.dim);
-    let shape = Shape { queries: batch, components, context_dim, object_dim, entities };
+    let shape = Shape { queries: batch, components, context_dim, object_dim, objects: 0..entities };
     // Sigmoids make their gradients with the loss and keep no logits.
     let saved_bytes = match config.probability() {
         ProbabilityKind::Categorical => config.training.memory_budget << 20,
@@ -51,7 +52,7 @@ pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 
             let scores = 10 * size_of::<f32>() * batch * drawn;
             scores + pairwise_bytes(config.pair_score(), drawn, object_dim)
         }
-        None => Workspace::forecast(shape, config.pair_score(), saved_bytes),
+        None => Workspace::forecast(&shape, config.pair_score(), saved_bytes),
     };
     let activations = config.output.n_kept_contexts() * batch * components * dim
         + Network::n_batch_values(config, domain, batch);

@@ -1,14 +1,14 @@
 //! RDF: what do its statements say?
 //!
 //! An entity is named by its IRI, a blank node as `_:label`, a literal as in N-Triples.
-//! The grammar is oxrdfio's business.
+//! The grammar is oxttl's business.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use hashbrown::HashSet;
-use oxrdf::{NamedOrBlankNode, Term};
-use oxrdfio::{RdfFormat, RdfParser, RdfSyntaxError};
+use oxrdf::{NamedOrBlankNode, Term, Triple};
+use oxttl::{NTriplesParser, TurtleParser, TurtleSyntaxError};
 
 use super::intern::Interner;
 use super::source::{Format, Source};
@@ -22,18 +22,14 @@ pub(super) fn parse(
     literals: Literals,
     interner: &Interner,
 ) -> Result<Vec<Part>, Error> {
-    let format = match source.format {
-        Format::Turtle => RdfFormat::Turtle,
-        _ => RdfFormat::NTriples,
-    };
     let bytes = &source.bytes[range.clone()];
     if let Some(offset) = memchr::memchr(0, bytes) {
         return Err(Error::Encoding { place: source.place(range.start + offset), byte: 0 });
     }
     let mut blank_nodes = BlankNodes::new(source, bytes);
     let mut parts = Parts::new(interner);
-    for statement in RdfParser::from_format(format).for_slice(bytes) {
-        let statement = statement.map_err(|error| first_error(source, format, error))?;
+    for statement in statements(source.format, bytes) {
+        let statement = statement.map_err(|error| first_error(source, error))?;
         let subject = match &statement.subject {
             NamedOrBlankNode::NamedNode(node) => node.as_str().to_owned(),
             NamedOrBlankNode::BlankNode(node) => blank_nodes.name(node.as_str()),
@@ -52,14 +48,24 @@ pub(super) fn parse(
     Ok(parts.parts)
 }
 
+fn statements(
+    format: Format,
+    bytes: &[u8],
+) -> Box<dyn Iterator<Item = Result<Triple, TurtleSyntaxError>> + '_> {
+    match format {
+        Format::Turtle => Box::new(TurtleParser::new().for_slice(bytes)),
+        _ => Box::new(NTriplesParser::new().for_slice(bytes)),
+    }
+}
+
 /// The first error of a file, with the lines of the file: a piece counts from its own start.
-fn first_error(source: &Source, format: RdfFormat, in_piece: RdfSyntaxError) -> Error {
+fn first_error(source: &Source, in_piece: TurtleSyntaxError) -> Error {
     let body = source.body();
-    let mut statements = RdfParser::from_format(format).for_slice(&source.bytes[body.clone()]);
+    let mut statements = statements(source.format, &source.bytes[body.clone()]);
     let error = statements.find_map(Result::err).unwrap_or(in_piece);
-    let offset = error.location().map_or(0, |location| location.start.offset as usize);
-    let place = source.place(body.start + offset);
-    Error::Rdf { place, format: format.name(), source: Box::new(error) }
+    let place = source.place(body.start + error.location().start.offset as usize);
+    let format = if source.format == Format::Turtle { "Turtle" } else { "N-Triples" };
+    Error::Rdf { place, format, source: Box::new(error) }
 }
 
 /// Names of blank nodes.

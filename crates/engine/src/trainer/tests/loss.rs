@@ -1,6 +1,6 @@
 //! What a batch loses.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::*;
 use crate::network::{Batch, Loss};
@@ -9,7 +9,7 @@ use crate::parameters::tensors;
 use crate::random::Noise;
 
 fn loss(network: &Network, batch: &Batch, config: &Config) -> Loss {
-    let workspace = Arc::new(Mutex::new(Workspace::new(0)));
+    let workspace = Arc::new(Workspace::new(0));
     network.loss(batch, config, &Noise::new(0, 0), &workspace)
 }
 
