@@ -17,7 +17,7 @@ use crate::settings::{Range, Refusal, With, settings};
 settings! {
     /// Settings of a mixtape.
     pub(crate) struct MixtapeConfig {
-        /// Softmaxes, or sigmoids, in the mixture; scores that a mixtape mixes.
+        /// How many are mixed: softmaxes, sigmoids, contexts, or the scores of a mixtape.
         components: usize = 4, Range::Between(1, 1000);
         /// Width of the vectors that a mixtape's gates are made of.
         gate_dim: usize = 64, Range::Between(1, 100_000);

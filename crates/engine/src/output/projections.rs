@@ -33,7 +33,7 @@ choices! {
 settings! {
     /// Settings of all mixtures with projections.
     pub(crate) struct ProjectionConfig {
-        /// Softmaxes, or sigmoids, in the mixture; scores that a mixtape mixes.
+        /// How many are mixed: softmaxes, sigmoids, contexts, or the scores of a mixtape.
         components: usize = 4, Range::Between(1, 1000);
         /// Layers of each component's projection.
         layers: usize = 2, Range::Between(0, 100);
