@@ -296,11 +296,10 @@ fn all_faults_of_the_settings_are_reported_at_once() {
     let temp = with_graph();
     fs::write(temp.path().join("my.toml"), "epoch = 3\n").unwrap();
     assert_eq!(
-        failure(temp.path(), "train graph --config my.toml --dim 0 --components 3 --out run", 2),
+        failure(temp.path(), "train graph --config my.toml --dim 0 --gate-dim 3 --out run", 2),
         "error: my.toml: `epoch`: there is no such setting; did you mean `epochs`?\n\
          --dim: expected a whole number from 1 to 100000, found `0`\n\
-         --components: only means something with output = \"mixture\", \"mixture-of-sigmoids\" or \
-         \"mixtape\"; found output = \"softmax\"\n\
+         --gate-dim: only means something with output = \"mixtape\"; found output = \"softmax\"\n\
          \n\
          `fullrank train --help` lists every setting.\n"
     );

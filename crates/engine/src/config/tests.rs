@@ -90,7 +90,7 @@ fn all_faults_are_reported_at_once() {
 fn settings_that_would_do_nothing_are_refused() {
     let mut raw = raw("relation_dim = 3\nmessage_layers = 2");
     option(&mut raw, "bases", "3");
-    option(&mut raw, "components", "3");
+    option(&mut raw, "gate_dim", "3");
     assert_eq!(
         faults(&raw),
         "my.toml: `relation_dim`: only means something with encoder = \"tucker\" or \
@@ -98,8 +98,7 @@ fn settings_that_would_do_nothing_are_refused() {
          my.toml: `message_layers`: only means something with encoder = \"compgcn\" or \"rgcn\"; \
          found encoder = \"distmult\"\n\
          --bases: only means something with encoder = \"rgcn\"; found encoder = \"distmult\"\n\
-         --components: only means something with output = \"mixture\", \"mixture-of-sigmoids\" or \
-         \"mixtape\"; found output = \"softmax\""
+         --gate-dim: only means something with output = \"mixtape\"; found output = \"softmax\""
     );
 }
 
