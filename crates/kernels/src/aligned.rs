@@ -1,5 +1,5 @@
-//! Aligned buffers: where do rows of floats start that vector instructions read without crossing
-//! cache lines?
+//! Aligned buffers: how do rows of floats start with a cache line, so that a vector that is read does
+//! not cross one?
 
 /// Floats that start with a cache line.
 #[derive(Debug, Default)]

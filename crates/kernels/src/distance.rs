@@ -116,16 +116,27 @@ fn subtract_body<const FMA: bool>(
     context: Matrix,
     objects: Matrix,
 ) {
-    let same = |sum: f32| sum;
+    let finish = |sum: f32| sum;
     match distance {
-        Distance::L1 => subtract_tile(out, onto, (context, objects), add_l1, same),
+        Distance::L1 => {
+            subtract_tile(out, onto, context, objects, Measure { add: add_l1, finish });
+        }
         Distance::L2 => {
-            subtract_tile(out, onto, (context, objects), add_l2::<FMA, LANES>, |sum| sum.sqrt());
+            let measure = Measure { add: add_l2::<FMA, LANES>, finish: |sum: f32| sum.sqrt() };
+            subtract_tile(out, onto, context, objects, measure);
         }
         Distance::Modulus => {
-            subtract_tile(out, onto, (context, objects), add_modulus::<FMA, LANES>, same);
+            let measure = Measure { add: add_modulus::<FMA, LANES>, finish };
+            subtract_tile(out, onto, context, objects, measure);
         }
     }
+}
+
+/// How a distance is made: what the two vectors add to a sum at each coordinate, and what is made of
+/// the sum.
+struct Measure<A, F> {
+    add: A,
+    finish: F,
 }
 
 /// Contexts whose sums are in registers at once, each for as many objects as there are lanes.
@@ -138,9 +149,12 @@ type Panel<const PARTS: usize> = Vec<[Lanes<LANES>; PARTS]>;
 fn subtract_tile<const PARTS: usize>(
     out: &mut [f32],
     onto: Onto,
-    (context, objects): (Matrix, Matrix),
-    add: impl Fn(&mut Lanes<LANES>, [Lanes<LANES>; PARTS], [Lanes<LANES>; PARTS]),
-    finish: impl Fn(f32) -> f32,
+    context: Matrix,
+    objects: Matrix,
+    Measure { add, finish }: Measure<
+        impl Fn(&mut Lanes<LANES>, [Lanes<LANES>; PARTS], [Lanes<LANES>; PARTS]),
+        impl Fn(f32) -> f32,
+    >,
 ) {
     let (dim, width) = (context.columns, objects.rows);
     let mut panel: Panel<PARTS> = vec![[[0.0; LANES]; PARTS]; dim / PARTS];
@@ -285,7 +299,7 @@ fn pull_tile<const PARTS: usize, const ROWS: usize>(
             let rows = std::array::from_fn(|r| {
                 piece(&context.vectors.values[(first + r.min(n - 1)) * dim..][..dim], start)
             });
-            let pulled = pull_rows(weights, &rows, (&vectors, &mut grads), &pull);
+            let pulled = pull_rows(weights, &rows, &vectors, &mut grads, &pull);
             for (r, pulled) in pulled.iter().enumerate().take(n) {
                 add_piece(&mut context.grad[(first + r) * dim..][..dim], start, pulled);
             }
@@ -301,7 +315,8 @@ fn pull_tile<const PARTS: usize, const ROWS: usize>(
 fn pull_rows<const PARTS: usize, const ROWS: usize>(
     weights: [&[f32]; ROWS],
     rows: &[Piece<PARTS>; ROWS],
-    (vectors, grads): (&[Piece<PARTS>], &mut [Piece<PARTS>]),
+    vectors: &[Piece<PARTS>],
+    grads: &mut [Piece<PARTS>],
     pull: &impl Fn(f32, Piece<PARTS>) -> Piece<PARTS>,
 ) -> [Piece<PARTS>; ROWS] {
     let weights = weights.map(|weights| &weights[..vectors.len()]);

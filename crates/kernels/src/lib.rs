@@ -5,11 +5,14 @@
 //! a scalar twin, so that it is tested on machines without those instructions.
 //!
 //! - [`product`] multiplies matrices in f32; [`split_bf16`] on a processor's matrix unit.
+//!   [`batched_matmul`] and [`relation_matmul`] multiply each vector by a matrix of its own.
 //! - [`simd`] has the loops over rows.
 //! - [`pair_score`] scores contexts against objects, a tile at a time, and takes gradients back; the
 //!   scores are in [`distance`], [`pointwise`], [`mixtape`] and [`mlp`].
 //! - [`tiles`] cuts a batch and its objects into tiles of logits; [`loss`] makes losses and gradients of
 //!   them, [`log_probs`] log-probabilities, both over a range of objects, with [`log_sum`] to merge.
+//! - [`batch_norm`], [`messages`] along edges, [`gather`] of rows, [`pairwise`] scores and steps of
+//!   [`adam`] are whole operations.
 //!
 //! This is the crate with `unsafe` code.
 

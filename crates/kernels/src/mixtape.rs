@@ -47,33 +47,23 @@ impl Mixtape {
 
     /// Where h_k, t_j or s_j stands in a context.
     pub fn context_columns(self, part: Part) -> Range<usize> {
-        let start = self.context_at(part);
+        let gates = self.components * self.dim;
+        let start = match part {
+            Part::Component(k) => k * self.dim,
+            Part::Gate(j) => gates + j * self.gate_dim,
+            Part::Shift(j) => gates + self.n_gates() * self.gate_dim + j,
+        };
         start..start + self.width(part)
     }
 
     /// Where e, v or b_j stands in an object.
     pub fn object_columns(self, part: Part) -> Range<usize> {
-        let start = self.object_at(part);
-        start..start + self.width(part)
-    }
-
-    /// Where h_k, t_j and s_j start in a context.
-    fn context_at(self, part: Part) -> usize {
-        let gates = self.components * self.dim;
-        match part {
-            Part::Component(k) => k * self.dim,
-            Part::Gate(j) => gates + j * self.gate_dim,
-            Part::Shift(j) => gates + self.n_gates() * self.gate_dim + j,
-        }
-    }
-
-    /// Where e, v and b_j start in an object.
-    fn object_at(self, part: Part) -> usize {
-        match part {
+        let start = match part {
             Part::Component(_) => 0,
             Part::Gate(_) => self.dim,
             Part::Shift(j) => self.dim + self.gate_dim + j,
-        }
+        };
+        start..start + self.width(part)
     }
 
     fn width(self, part: Part) -> usize {
@@ -110,7 +100,7 @@ impl Mixtape {
     pub(crate) fn pull_back(self, grad_scores: &[f32], context: Side, objects: Side) {
         let width = objects.vectors.rows;
         let mut tree = Tree::new(self, ROWS * width);
-        let mut room = Vec::new();
+        let mut scratch = Vec::new();
         if objects.onto == Onto::Replace {
             objects.grad.fill(0.0);
         }
@@ -123,32 +113,18 @@ impl Mixtape {
         {
             tree.grow(self, rows, objects.vectors);
             tree.pull_back(grad_scores);
+            let mut block = Block {
+                context: rows,
+                objects: objects.vectors,
+                grad_context,
+                grad_objects: &mut *objects.grad,
+            };
             for part in self.parts() {
-                let n = self.width(part);
                 let grads = Matrix::rows_of(tree.grad_of(part, self, grad_scores.len()), width);
-                let left = columns(rows, self.context_at(part), n);
-                let right = columns(objects.vectors, self.object_at(part), n);
-                let (of_context, of_object) = (self.context_at(part), self.object_at(part));
-                if let Part::Shift(_) = part {
-                    for (row, grads) in grads.values.chunks_exact(width).enumerate() {
-                        grad_context[row * self.context_dim() + of_context] +=
-                            grads.iter().sum::<f32>();
-                        let column = objects.grad.chunks_exact_mut(self.object_dim());
-                        column.zip(grads).for_each(|(object, grad)| object[of_object] += grad);
-                    }
-                    continue;
+                match part {
+                    Part::Shift(_) => block.pull_sum(self, part, grads),
+                    _ => block.pull_product(self, part, grads, &mut scratch),
                 }
-                room.resize(rows.rows.max(width) * n, 0.0);
-                multiply(&mut room[..rows.rows * n], Onto::Replace, grads, right);
-                add_columns(
-                    grad_context,
-                    self.context_dim(),
-                    of_context,
-                    &room[..rows.rows * n],
-                    n,
-                );
-                multiply(&mut room[..width * n], Onto::Replace, grads.transposed(), left);
-                add_columns(objects.grad, self.object_dim(), of_object, &room[..width * n], n);
             }
         }
     }
@@ -170,11 +146,47 @@ pub enum Part {
     Shift(usize),
 }
 
+/// Some contexts and all objects of a tile, and where their gradients are added.
+struct Block<'a> {
+    context: Matrix<'a>,
+    objects: Matrix<'a>,
+    grad_context: &'a mut [f32],
+    grad_objects: &'a mut [f32],
+}
+
+impl Block<'_> {
+    /// From the gradient of products of a part to those of its two factors.
+    fn pull_product(&mut self, sizes: Mixtape, part: Part, grads: Matrix, scratch: &mut Vec<f32>) {
+        let (of_context, of_objects) = (sizes.context_columns(part), sizes.object_columns(part));
+        let left = columns(self.context, of_context.clone());
+        let right = columns(self.objects, of_objects.clone());
+        scratch.resize(grads.rows.max(grads.columns) * right.columns, 0.0);
+        let rows = &mut scratch[..grads.rows * right.columns];
+        multiply(rows, Onto::Replace, grads, right);
+        add_columns(self.grad_context, sizes.context_dim(), of_context, rows);
+        let rows = &mut scratch[..grads.columns * left.columns];
+        multiply(rows, Onto::Replace, grads.transposed(), left);
+        add_columns(self.grad_objects, sizes.object_dim(), of_objects, rows);
+    }
+
+    /// From the gradient of sums of one number of each side to those of the numbers.
+    fn pull_sum(&mut self, sizes: Mixtape, part: Part, grads: Matrix) {
+        let (of_context, of_object) =
+            (sizes.context_columns(part).start, sizes.object_columns(part).start);
+        let contexts = self.grad_context.chunks_exact_mut(sizes.context_dim());
+        for (context, grads) in contexts.zip(grads.values.chunks_exact(grads.columns)) {
+            context[of_context] += grads.iter().sum::<f32>();
+            let objects = self.grad_objects.chunks_exact_mut(sizes.object_dim());
+            objects.zip(grads).for_each(|(object, grad)| object[of_object] += grad);
+        }
+    }
+}
+
 /// The nodes of all pairs of some contexts and objects.
 struct Tree {
     n_gates: usize,
-    /// Pairs there is room for.
-    room: usize,
+    /// Pairs that fit.
+    capacity: usize,
     /// Pairs there are.
     pairs: usize,
     /// v of every node, then leaves; for each the pairs, row after row. Gradients later.
@@ -184,14 +196,14 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(sizes: Mixtape, room: usize) -> Self {
+    fn new(sizes: Mixtape, capacity: usize) -> Self {
         let n_gates = sizes.n_gates();
         Self {
             n_gates,
-            room,
+            capacity,
             pairs: 0,
-            values: vec![0.0; room * (n_gates + sizes.components)],
-            gates: vec![0.0; room * n_gates],
+            values: vec![0.0; capacity * (n_gates + sizes.components)],
+            gates: vec![0.0; capacity * n_gates],
         }
     }
 
@@ -199,19 +211,20 @@ impl Tree {
     fn grow(&mut self, sizes: Mixtape, context: Matrix, objects: Matrix) {
         self.pairs = context.rows * objects.rows;
         let side = |part| {
-            let n = sizes.width(part);
-            let context = columns(context, sizes.context_at(part), n);
-            (context, columns(objects, sizes.object_at(part), n).transposed())
+            let context = columns(context, sizes.context_columns(part));
+            (context, columns(objects, sizes.object_columns(part)).transposed())
         };
         for k in 0..sizes.components {
             let (context, objects) = side(Part::Component(k));
-            let values = &mut self.values[(self.n_gates + k) * self.room..][..self.pairs];
+            let values = &mut self.values[(self.n_gates + k) * self.capacity..][..self.pairs];
             multiply(values, Onto::Replace, context, objects);
         }
         for j in (0..self.n_gates).rev() {
-            let gates = &mut self.gates[j * self.room..][..self.pairs];
-            let (shift, of_object) =
-                (sizes.context_at(Part::Shift(j)), sizes.object_at(Part::Shift(j)));
+            let gates = &mut self.gates[j * self.capacity..][..self.pairs];
+            let (shift, of_object) = (
+                sizes.context_columns(Part::Shift(j)).start,
+                sizes.object_columns(Part::Shift(j)).start,
+            );
             for (row, gates) in gates.chunks_exact_mut(objects.rows).enumerate() {
                 let shift = context.values[row * context.stride + shift];
                 let biases = objects.values[of_object..].iter().step_by(objects.stride);
@@ -220,9 +233,9 @@ impl Tree {
             let (context, objects) = side(Part::Gate(j));
             multiply(gates, Onto::Add, context, objects);
             simd::sigmoid::sigmoid(gates);
-            let (node, below) = self.values[j * self.room..].split_at_mut(self.room);
-            let left = &below[j * self.room..][..self.pairs];
-            let right = &below[(j + 1) * self.room..][..self.pairs];
+            let (node, below) = self.values[j * self.capacity..].split_at_mut(self.capacity);
+            let left = &below[j * self.capacity..][..self.pairs];
+            let right = &below[(j + 1) * self.capacity..][..self.pairs];
             for (((node, gate), left), right) in node.iter_mut().zip(&*gates).zip(left).zip(right) {
                 *node = right + gate * (left - right);
             }
@@ -231,13 +244,13 @@ impl Tree {
 
     /// Turns values and gates into their gradients, from the root on.
     fn pull_back(&mut self, grad: &[f32]) {
-        let (room, pairs) = (self.room, self.pairs);
+        let (capacity, pairs) = (self.capacity, self.pairs);
         // The value of a node is needed by nobody once its own gradient is known.
         for j in 0..self.n_gates {
-            let (above, below) = self.values.split_at_mut((j + 1) * room);
-            let node = if j == 0 { grad } else { &above[j * room..][..pairs] };
-            let (left, right) = below[j * room..].split_at_mut(room);
-            let gates = &mut self.gates[j * room..][..pairs];
+            let (above, below) = self.values.split_at_mut((j + 1) * capacity);
+            let node = if j == 0 { grad } else { &above[j * capacity..][..pairs] };
+            let (left, right) = below[j * capacity..].split_at_mut(capacity);
+            let gates = &mut self.gates[j * capacity..][..pairs];
             for (((grad, gate), left), right) in node.iter().zip(gates).zip(left).zip(right) {
                 let difference = *left - *right;
                 *left = grad * *gate;
@@ -252,15 +265,15 @@ impl Tree {
 
     fn grad_of(&self, part: Part, sizes: Mixtape, pairs: usize) -> &[f32] {
         match part {
-            Part::Component(k) => &self.values[(sizes.n_gates() + k) * self.room..][..pairs],
-            Part::Gate(j) | Part::Shift(j) => &self.gates[j * self.room..][..pairs],
+            Part::Component(k) => &self.values[(sizes.n_gates() + k) * self.capacity..][..pairs],
+            Part::Gate(j) | Part::Shift(j) => &self.gates[j * self.capacity..][..pairs],
         }
     }
 }
 
 /// Some columns of a matrix.
-fn columns(matrix: Matrix, start: usize, n: usize) -> Matrix {
-    Matrix { values: &matrix.values[start..], columns: n, ..matrix }
+fn columns(matrix: Matrix, range: Range<usize>) -> Matrix {
+    Matrix { values: &matrix.values[range.start..], columns: range.len(), ..matrix }
 }
 
 /// A matrix in blocks of rows.
@@ -269,9 +282,9 @@ fn blocks(matrix: Matrix) -> impl Iterator<Item = Matrix> {
     matrix.values.chunks(ROWS * matrix.columns).map(block)
 }
 
-/// Adds rows of n values to some columns of others.
-fn add_columns(sums: &mut [f32], stride: usize, start: usize, rows: &[f32], n: usize) {
-    for (sum, row) in sums.chunks_exact_mut(stride).zip(rows.chunks_exact(n)) {
-        simd::add(&mut sum[start..start + n], row);
+/// Adds rows to some columns of others, which are `stride` wide.
+fn add_columns(sums: &mut [f32], stride: usize, columns: Range<usize>, rows: &[f32]) {
+    for (sum, row) in sums.chunks_exact_mut(stride).zip(rows.chunks_exact(columns.len())) {
+        simd::add(&mut sum[columns.clone()], row);
     }
 }

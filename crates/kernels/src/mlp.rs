@@ -313,7 +313,12 @@ impl<'a> Tile<'a> {
                     (context, &mut grads.objects[object * width..][..width])
                 }
             };
-            pull_relu_dot(grad, (a, grad_a), (b, grad_b), (weights, last[0].matrix));
+            pull_relu_dot(
+                grad,
+                Pulled { values: a, grad: grad_a },
+                Pulled { values: b, grad: grad_b },
+                Pulled { values: weights, grad: last[0].matrix },
+            );
             last[0].bias[0] += grad;
         }
     }
@@ -349,6 +354,12 @@ impl<'a> Tile<'a> {
     }
 }
 
+/// Values, and where their gradient is added.
+struct Pulled<'a> {
+    values: &'a [f32],
+    grad: &'a mut [f32],
+}
+
 dispatched!(
     /// relu(a + b), value by value.
     relu_sum, relu_sum_body, (out: &mut [f32], a: &[f32], b: &[f32])
@@ -358,9 +369,9 @@ dispatched!(
     relu_dot, relu_dot_body, (a: &[f32], b: &[f32], w: &[f32]) -> f32
 );
 dispatched!(
-    /// From the gradient of that sum to those of a, b and w, which come with them and are added to.
+    /// From the gradient of that sum to those of a, b and w, which are added to.
     pull_relu_dot, pull_relu_dot_body,
-    (grad: f32, a: (&[f32], &mut [f32]), b: (&[f32], &mut [f32]), w: (&[f32], &mut [f32]))
+    (grad: f32, a: Pulled<'_>, b: Pulled<'_>, w: Pulled<'_>)
 );
 dispatched!(
     /// From the gradient of relu(x) to that of x, which takes the place of relu(x) and is added to
@@ -398,15 +409,8 @@ fn relu_dot_body<const FMA: bool>(a: &[f32], b: &[f32], w: &[f32]) -> f32 {
 }
 
 #[inline(always)]
-fn pull_relu_dot_body<const FMA: bool>(
-    grad: f32,
-    (a, grad_a): (&[f32], &mut [f32]),
-    (b, grad_b): (&[f32], &mut [f32]),
-    (w, grad_w): (&[f32], &mut [f32]),
-) {
-    let a = a.iter().zip(grad_a);
-    let b = b.iter().zip(grad_b);
-    let w = w.iter().zip(grad_w);
+fn pull_relu_dot_body<const FMA: bool>(grad: f32, a: Pulled<'_>, b: Pulled<'_>, w: Pulled<'_>) {
+    let [a, b, w] = [a, b, w].map(|Pulled { values, grad }| values.iter().zip(grad));
     for (((a, grad_a), (b, grad_b)), (w, grad_w)) in a.zip(b).zip(w) {
         let sum = a + b;
         let pull = if sum > 0.0 { grad * w } else { 0.0 };

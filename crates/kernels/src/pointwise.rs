@@ -90,10 +90,10 @@ impl<'a> Pieces<'a> {
     fn pull_back(&self, grad_slopes: &mut [f32], values: &[f32], grads: &mut [f32]) {
         let n = self.slopes.len();
         // Of each piece: the gradient of its values, and the same times the way into it.
-        let (mut whole, mut ways) = (vec![0.0_f64; n], vec![0.0_f64; n]);
+        let (mut sums, mut ways) = (vec![0.0_f64; n], vec![0.0_f64; n]);
         for (z, grad) in values.iter().zip(grads) {
             let (piece, way) = self.find(*z);
-            whole[piece] += f64::from(*grad);
+            sums[piece] += f64::from(*grad);
             ways[piece] += f64::from(*grad * way);
             *grad *= self.slopes[piece];
         }
@@ -104,11 +104,11 @@ impl<'a> Pieces<'a> {
         let mut above = 0.0;
         for piece in (n / 2..n).rev() {
             add(piece, above);
-            above += whole[piece];
+            above += sums[piece];
         }
         let mut below = 0.0;
-        for (piece, whole) in whole[..n / 2].iter().enumerate() {
-            below += whole;
+        for (piece, sum) in sums[..n / 2].iter().enumerate() {
+            below += sum;
             add(piece, -below);
         }
     }

@@ -288,17 +288,17 @@ fn add_product_body<const FMA: bool>(sum: &mut [f32], factor: f32, a: &[f32], b:
 
 #[inline(always)]
 fn add_complex_product_body<const FMA: bool>(sum: &mut [f32], factor: f32, a: &[f32], b: &[f32]) {
-    add_complex::<FMA>(sum, (factor, factor), a, b);
+    add_complex::<FMA>(sum, factor, factor, a, b);
 }
 
 #[inline(always)]
 fn add_conjugate_product_body<const FMA: bool>(sum: &mut [f32], factor: f32, a: &[f32], b: &[f32]) {
-    add_complex::<FMA>(sum, (factor, -factor), a, b);
+    add_complex::<FMA>(sum, factor, -factor, a, b);
 }
 
-/// Adds (f·Re a + i·g·Im a)·b, where (f, g) are the factors.
+/// Adds (f·Re a + i·g·Im a)·b.
 #[inline(always)]
-fn add_complex<const FMA: bool>(sum: &mut [f32], (f, g): (f32, f32), a: &[f32], b: &[f32]) {
+fn add_complex<const FMA: bool>(sum: &mut [f32], f: f32, g: f32, a: &[f32], b: &[f32]) {
     let half = sum.len() / 2;
     let (sum_re, sum_im) = sum.split_at_mut(half);
     let ((a_re, a_im), (b_re, b_im)) = (a.split_at(half), b.split_at(half));

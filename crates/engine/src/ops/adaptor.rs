@@ -255,3 +255,86 @@ pub(super) fn values(tensor: &FlexTensor) -> Cow<'_, [f32]> {
 pub(super) fn flex_tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape))
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+
+    use super::*;
+
+    /// x·w, value by value, where a missing w is 1.
+    #[derive(Debug, Clone)]
+    struct Weighted;
+
+    impl Operation<2> for Weighted {
+        /// The weights that were used.
+        type Saved = Vec<f32>;
+
+        fn forward(&self, inputs: &Inputs<2>) -> (FlexTensor, Vec<f32>) {
+            let x = inputs.values(0);
+            let weights = match inputs.optional(1) {
+                Some(weights) => weights.into_owned(),
+                None => vec![1.0; x.len()],
+            };
+            let out = x.iter().zip(&weights).map(|(x, w)| x * w).collect();
+            (flex_tensor(out, inputs.dims::<2>(0)), weights)
+        }
+
+        fn backward(
+            self,
+            inputs: &Inputs<2>,
+            weights: Vec<f32>,
+            grad: &[f32],
+            grads: &mut InputGrads<2>,
+        ) {
+            let times = |factors: &[f32]| grad.iter().zip(factors).map(|(g, f)| g * f).collect();
+            grads.set(0, times(&weights));
+            if grads.wants(1) {
+                grads.set(1, times(&inputs.values(0)));
+            }
+        }
+    }
+
+    fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+        tensor.into_data().try_into_vec().unwrap()
+    }
+
+    fn inputs(device: &Device) -> (Tensor<2>, Tensor<1>) {
+        let x = Tensor::from_floats([[1.0, 2.0], [3.0, 4.0]], device);
+        (x, Tensor::from_floats([5.0, 6.0, 7.0, 8.0], device))
+    }
+
+    #[test]
+    fn gradients_have_the_shapes_of_their_inputs() {
+        let (x, weights) = inputs(&Device::flex().autodiff());
+        let (x, weights) = (x.require_grad(), weights.require_grad());
+        let out: Tensor<2> = apply(Weighted, [x.clone().into(), weights.clone().into()]);
+        let grads = out.mul_scalar(2.0).sum().backward();
+        let (by_x, by_weights) = (x.grad(&grads).unwrap(), weights.grad(&grads).unwrap());
+        assert_eq!((by_x.dims(), by_weights.dims()), ([2, 2], [4]));
+        assert_eq!(floats(by_x), [10.0, 12.0, 14.0, 16.0]);
+        assert_eq!(floats(by_weights), [2.0, 4.0, 6.0, 8.0]);
+    }
+
+    #[test]
+    fn an_input_may_be_absent_or_unknown_to_autodiff() {
+        let (x, _) = inputs(&Device::flex().autodiff());
+        let (_, plain) = inputs(&Device::flex());
+        let x = x.require_grad();
+        for (weights, expected) in
+            [(Some(plain), [5.0, 6.0, 7.0, 8.0]), (None::<Tensor<1>>, [1.0; 4])]
+        {
+            let out: Tensor<2> = apply(Weighted, [x.clone().into(), weights.into()]);
+            assert_eq!(floats(x.grad(&out.sum().backward()).unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn without_autodiff_there_is_only_the_output() {
+        let (x, weights) = inputs(&Device::flex());
+        // Columns do not lie in order.
+        let out: Tensor<2> = apply(Weighted, [x.transpose().into(), weights.into()]);
+        assert!(!out.device().is_autodiff());
+        assert_eq!(floats(out), [5.0, 18.0, 14.0, 32.0]);
+    }
+}

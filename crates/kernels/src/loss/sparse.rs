@@ -12,8 +12,9 @@
 
 use std::ops::Range;
 
+use crate::product::Onto;
 use crate::simd::add_scaled;
-use crate::simd::select::{Chosen, add_rows, is_chosen, select};
+use crate::simd::select::{Chosen, ChosenRows, add_rows, is_chosen, select};
 use crate::tiles::{ChunkGrads, LogitInputs, Shape, Tile};
 
 /// The part of a chunk's entries up to which sparse products are faster than dense ones.
@@ -161,12 +162,14 @@ impl TileEntries {
         for (i, row) in tile.rows.clone().enumerate() {
             let (columns, values) = self.by_row.row(i);
             let sum = &mut grads.context[row * dim..][..dim];
-            add_rows(sum, tile.number == 0, columns, values, objects);
+            let onto = if tile.number == 0 { Onto::Replace } else { Onto::Add };
+            add_rows(sum, onto, ChosenRows { rows: columns, factors: values, table: objects });
         }
         for object in 0..tile.objects.len() {
             let (rows, values) = self.by_object.row(object);
             let sum = &mut grads.objects[(within + object) * dim..][..dim];
-            add_rows(sum, tile.rows.start == 0, rows, values, context);
+            let onto = if tile.rows.start == 0 { Onto::Replace } else { Onto::Add };
+            add_rows(sum, onto, ChosenRows { rows, factors: values, table: context });
             grads.bias[within + object] += values.iter().sum::<f32>();
         }
     }

@@ -5,6 +5,7 @@
 //! golden ratio, each uniform by itself, and together more even than if they were independent.
 
 use super::{LANES, multiply_add};
+use crate::product::Onto;
 
 /// 2³² over the golden ratio, made odd.
 const STEP: u32 = 0x9e37_79b1;
@@ -17,6 +18,17 @@ pub struct Chosen<'a> {
     pub columns: &'a mut [u16],
     /// Their values.
     pub values: &'a mut [f32],
+}
+
+/// Some rows of a table, and what each is multiplied by.
+#[derive(Debug, Clone, Copy)]
+pub struct ChosenRows<'a> {
+    /// Numbers of rows.
+    pub rows: &'a [u16],
+    /// One for each of these.
+    pub factors: &'a [f32],
+    /// As wide as what it is added to.
+    pub table: &'a [f32],
 }
 
 /// Writes the chosen of a row of values x, whose sizes are `factor`·x, and gives their number; there
@@ -42,9 +54,8 @@ dispatched!(
     pub expected, expected_body, (row: &[f32], factor: f32) -> f32
 );
 dispatched!(
-    /// Adds Σ value·row of `table` to `sum`, or replaces it by that; `chosen` are numbers of rows.
-    pub add_rows, add_rows_body,
-    (sum: &mut [f32], replace: bool, chosen: &[u16], values: &[f32], table: &[f32])
+    /// Adds Σ factor·row to `sum`, or replaces it by that.
+    pub add_rows, add_rows_body, (sum: &mut [f32], onto: Onto, chosen: ChosenRows<'_>)
 );
 
 /// Whether an entry of size `size` is chosen.
@@ -167,51 +178,46 @@ fn expected_body<const FMA: bool>(row: &[f32], factor: f32) -> f32 {
 }
 
 #[inline(always)]
-fn add_rows_body<const FMA: bool>(
-    sum: &mut [f32],
-    replace: bool,
-    chosen: &[u16],
-    values: &[f32],
-    table: &[f32],
-) {
+fn add_rows_body<const FMA: bool>(sum: &mut [f32], onto: Onto, chosen: ChosenRows<'_>) {
     let dim = sum.len();
     let mut at = 0;
     // Widths that stay in registers over all chosen rows, the widest first.
     while dim - at >= 96 {
-        add_columns::<FMA, 96>(&mut sum[at..at + 96], replace, chosen, values, (table, dim, at));
+        add_columns::<FMA, 96>(sum, onto, chosen, at);
         at += 96;
     }
     while dim - at >= 32 {
-        add_columns::<FMA, 32>(&mut sum[at..at + 32], replace, chosen, values, (table, dim, at));
+        add_columns::<FMA, 32>(sum, onto, chosen, at);
         at += 32;
     }
     while dim - at >= 8 {
-        add_columns::<FMA, 8>(&mut sum[at..at + 8], replace, chosen, values, (table, dim, at));
+        add_columns::<FMA, 8>(sum, onto, chosen, at);
         at += 8;
     }
     while at < dim {
-        add_columns::<FMA, 1>(&mut sum[at..at + 1], replace, chosen, values, (table, dim, at));
+        add_columns::<FMA, 1>(sum, onto, chosen, at);
         at += 1;
     }
 }
 
-/// The same for `N` columns, those of `table` from `at` on.
+/// The same for `N` columns from `at` on.
 #[inline(always)]
 fn add_columns<const FMA: bool, const N: usize>(
     sum: &mut [f32],
-    replace: bool,
-    chosen: &[u16],
-    values: &[f32],
-    (table, dim, at): (&[f32], usize, usize),
+    onto: Onto,
+    ChosenRows { rows, factors, table }: ChosenRows<'_>,
+    at: usize,
 ) {
+    let dim = sum.len();
+    let sum = &mut sum[at..at + N];
     let mut lanes = [0.0; N];
-    if !replace {
+    if onto == Onto::Add {
         lanes.copy_from_slice(sum);
     }
-    for (row, value) in chosen.iter().zip(values) {
+    for (row, factor) in rows.iter().zip(factors) {
         let row = &table[usize::from(*row) * dim + at..][..N];
         for i in 0..N {
-            lanes[i] = multiply_add::<FMA>(*value, row[i], lanes[i]);
+            lanes[i] = multiply_add::<FMA>(*factor, row[i], lanes[i]);
         }
     }
     sum.copy_from_slice(&lanes);
@@ -283,12 +289,13 @@ mod tests {
         on_each(|| {
             for dim in [1, 7, 8, 33, 96, 104, 200] {
                 let table: Vec<f32> = (0..5 * dim).map(|i| (i as f32 * 0.3).sin()).collect();
-                let (chosen, values) = ([4, 0, 4], [0.5, -1.0, 2.0]);
-                for replace in [true, false] {
+                let (rows, factors) = ([4, 0, 4], [0.5, -1.0, 2.0]);
+                let chosen = ChosenRows { rows: &rows, factors: &factors, table: &table };
+                for onto in [Onto::Replace, Onto::Add] {
                     let mut sum = vec![7.0; dim];
-                    add_rows(&mut sum, replace, &chosen, &values, &table);
+                    add_rows(&mut sum, onto, chosen);
                     for (i, found) in sum.iter().enumerate() {
-                        let before = if replace { 0.0 } else { 7.0 };
+                        let before = if onto == Onto::Add { 7.0 } else { 0.0 };
                         let expected = before + 2.5 * table[4 * dim + i] - table[i];
                         assert!((found - expected).abs() < 1e-5, "{found}, not {expected}");
                     }

@@ -320,7 +320,7 @@ mod tests {
             let loss_of = |rows: &mut [f32], gates: &[f32; 2]| {
                 let log = gates.map(f32::ln);
                 let mut grad_log_prior = [0.0; 2];
-                let prior = Prior { log: &log, gates: gates };
+                let prior = Prior { log: &log, gates };
                 mixed_sigmoid(rows, prior, &mut grad_log_prior, &mut Vec::new())
             };
             let mut rows: Vec<f32> = (0..40).map(|i| i as f32 * 0.1).collect();

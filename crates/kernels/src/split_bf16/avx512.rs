@@ -20,10 +20,10 @@ pub(super) fn pack(packed: &mut Packed, factor: Operand, side: Side) {
     // SAFETY: the machine has what they were compiled for, as asserted above.
     unsafe {
         match (side, transposed) {
-            (Side::Left, false) => fill_lines_of_rows(packed, matrix),
-            (Side::Left, true) => fill_lines_of_columns(packed, matrix),
-            (Side::Right, false) => fill_pairs_of_columns(packed, matrix),
-            (Side::Right, true) => fill_pairs_of_rows(packed, matrix),
+            (Side::Left, false) => lines_of_rows(packed, matrix),
+            (Side::Left, true) => lines_of_columns(packed, matrix),
+            (Side::Right, false) => pairs_of_columns(packed, matrix),
+            (Side::Right, true) => pairs_of_rows(packed, matrix),
         }
     }
 }
@@ -31,7 +31,7 @@ pub(super) fn pack(packed: &mut Packed, factor: Operand, side: Side) {
 /// Up to 32 numbers: what they round to, and what that leaves; zeros after them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 fn split(values: &[f32]) -> [__m512i; 2] {
-    assert!(values.len() <= DEPTH, "{} numbers of a line", values.len());
+    assert!(values.len() <= DEPTH, "{} numbers of a tile's row", values.len());
     let mask = ((1_u64 << values.len()) - 1) as u32;
     // SAFETY: reads what there is of the values: masks have no more bits.
     let (first, second) = unsafe {
@@ -51,27 +51,27 @@ fn split(values: &[f32]) -> [__m512i; 2] {
     }
 }
 
-/// A line of the numbers in a register.
+/// A tile's row of the numbers in a register.
 #[inline(always)]
-fn line(numbers: __m512i) -> TileRow {
+fn tile_row(numbers: __m512i) -> TileRow {
     // SAFETY: both are 64 bytes of plain numbers.
     unsafe { transmute(numbers) }
 }
 
 #[target_feature(enable = "avx512f")]
-fn widened(halves: __m256i) -> __m512 {
-    _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
+fn widened(numbers: __m256i) -> __m512 {
+    _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(numbers)))
 }
 
 /// A tile's row is 32 numbers of a row.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-fn fill_lines_of_rows(packed: &mut Packed, matrix: Matrix) {
+fn lines_of_rows(packed: &mut Packed, matrix: Matrix) {
     packed.resize(matrix.rows, matrix.columns);
     for row in 0..matrix.rows {
         for (number, values) in matrix.row(row).chunks(DEPTH).enumerate() {
-            let halves = split(values);
-            for (tile, half) in packed.step(row / SIDE, number).into_iter().zip(halves) {
-                tile[row % SIDE] = line(half);
+            let parts = split(values);
+            for (tile, part) in packed.step(row / SIDE, number).into_iter().zip(parts) {
+                tile[row % SIDE] = tile_row(part);
             }
         }
     }
@@ -79,14 +79,14 @@ fn fill_lines_of_rows(packed: &mut Packed, matrix: Matrix) {
 
 /// A tile's row is 32 numbers of a column.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-fn fill_lines_of_columns(packed: &mut Packed, matrix: Matrix) {
+fn lines_of_columns(packed: &mut Packed, matrix: Matrix) {
     packed.resize(matrix.columns, matrix.rows);
     for row in 0..matrix.rows {
         for (strip, values) in matrix.row(row).chunks(SIDE).enumerate() {
-            let halves = split(values);
-            for (tile, half) in packed.step(strip, row / DEPTH).into_iter().zip(halves) {
+            let parts = split(values);
+            for (tile, part) in packed.step(strip, row / DEPTH).into_iter().zip(parts) {
                 // Of a strip that is not full, zeros to columns that there are not.
-                for (out, value) in tile.iter_mut().zip(line(half).0) {
+                for (out, value) in tile.iter_mut().zip(tile_row(part).0) {
                     out.0[row % DEPTH] = value;
                 }
             }
@@ -96,25 +96,25 @@ fn fill_lines_of_columns(packed: &mut Packed, matrix: Matrix) {
 
 /// A tile's row is two numbers of each of 16 rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-fn fill_pairs_of_rows(packed: &mut Packed, matrix: Matrix) {
+fn pairs_of_rows(packed: &mut Packed, matrix: Matrix) {
     packed.resize(matrix.rows, matrix.columns);
     for strip in 0..matrix.rows.div_ceil(SIDE) {
         let rows = strip * SIDE..matrix.rows.min((strip + 1) * SIDE);
         for (number, start) in (0..matrix.columns).step_by(DEPTH).enumerate() {
             let end = matrix.columns.min(start + DEPTH);
-            let mut halves = [[_mm512_setzero_si512(); SIDE]; 2];
+            let mut parts = [[_mm512_setzero_si512(); SIDE]; 2];
             for (i, row) in rows.clone().enumerate() {
                 let [high, low] = split(&matrix.row(row)[start..end]);
-                (halves[0][i], halves[1][i]) = (high, low);
+                (parts[0][i], parts[1][i]) = (high, low);
             }
-            for (tile, half) in packed.step(strip, number).into_iter().zip(halves) {
-                transpose(&half, tile.try_into().expect("a tile has as many lines"));
+            for (tile, part) in packed.step(strip, number).into_iter().zip(parts) {
+                transpose(&part, tile.try_into().expect("a tile has as many rows"));
             }
         }
     }
 }
 
-/// Makes lines of what stands at the same place in all rows, two numbers at a time.
+/// Makes a tile's rows of what stands at the same place in all rows, two numbers at a time.
 #[target_feature(enable = "avx512f")]
 fn transpose(rows: &[__m512i; SIDE], out: &mut [TileRow; SIDE]) {
     let none = _mm512_setzero_si512();
@@ -133,7 +133,7 @@ fn transpose(rows: &[__m512i; SIDE], out: &mut [TileRow; SIDE]) {
         fours[4 * i + 3] = _mm512_unpackhi_epi64(b, d);
     }
     // Then the quarters themselves: of `fours[j]`, `fours[4 + j]` and so on, quarter q belongs to
-    // line 4q + j.
+    // row 4q + j.
     for j in 0..4 {
         let [a, b, c, d] = [0, 4, 8, 12].map(|i| fours[i + j]);
         let (ab_even, ab_odd) =
@@ -147,16 +147,16 @@ fn transpose(rows: &[__m512i; SIDE], out: &mut [TileRow; SIDE]) {
             _mm512_shuffle_i32x4::<0xdd>(ab_odd, cd_odd),
         ];
         for (q, quarter) in quarters.into_iter().enumerate() {
-            out[4 * q + j] = line(quarter);
+            out[4 * q + j] = tile_row(quarter);
         }
     }
 }
 
 /// A tile's row is two numbers of each of 16 columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-fn fill_pairs_of_columns(packed: &mut Packed, matrix: Matrix) {
+fn pairs_of_columns(packed: &mut Packed, matrix: Matrix) {
     packed.resize(matrix.columns, matrix.rows);
-    // Numbers of two lines in turn: the first sixteen of each, and the others.
+    // Numbers of two rows in turn: the first sixteen of each, and the others.
     let in_turn = |start: u16| -> __m512i {
         let places: [u16; DEPTH] =
             std::array::from_fn(|i| start + i as u16 / 2 + if i % 2 == 0 { 0 } else { 32 });
@@ -170,12 +170,12 @@ fn fill_pairs_of_columns(packed: &mut Packed, matrix: Matrix) {
         for (number, above) in above.chunks(DEPTH).enumerate() {
             let below = below.get(number * DEPTH..).unwrap_or(&[]);
             let [above, below] = [split(above), split(&below[..below.len().min(above.len())])];
-            for half in 0..2 {
+            for part in 0..2 {
                 // Strips come in twos, so the second of these is there.
                 for (side, places) in places.into_iter().enumerate() {
-                    let in_turn = _mm512_permutex2var_epi16(above[half], places, below[half]);
-                    let tile = &mut packed.step(2 * number + side, pair / SIDE)[half];
-                    tile[pair % SIDE] = line(in_turn);
+                    let in_turn = _mm512_permutex2var_epi16(above[part], places, below[part]);
+                    let tile = &mut packed.step(2 * number + side, pair / SIDE)[part];
+                    tile[pair % SIDE] = tile_row(in_turn);
                 }
             }
         }

@@ -1,4 +1,9 @@
-//! The losses in plain tensor operations, query block by query block.
+//! Losses in plain tensor operations, query block by query block: the reference in tests, and what
+//! other devices than the CPU run.
+//!
+//! Logits are in memory for one block at a time where nothing is differentiated. Autodiff keeps those
+//! of all blocks until the backward pass, several times B × K × E floats: enough for small graphs, and
+//! for a device to begin with.
 
 use burn::tensor::activation::{log_sigmoid, log_softmax};
 use burn::tensor::{Int, Tensor, TensorData};
