@@ -326,7 +326,7 @@ fn frequencies_are_at_most_half_of_the_entities() {
     );
     let told = said(&run(temp.path(), train));
     assert!(
-        told.contains("note: 100 frequencies chosen, half of the entities (--frequencies)"),
+        told.contains("note: frequencies 100 chosen: half of the entities (--frequencies)"),
         "{told}"
     );
     let config = fs::read_to_string(temp.path().join("run/config.toml")).unwrap();

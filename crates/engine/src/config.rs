@@ -138,7 +138,11 @@ impl Config {
     pub fn changes(&self) -> Vec<(&'static str, String)> {
         let score = self.chosen_score();
         let defaults = Self::of(self.encoder(), score, self.output());
-        let choices = [("encoder", true), ("score", score.is_some()), ("output", true)];
+        let choices = [
+            ("encoder", self.encoder() != Self::default().encoder()),
+            ("score", score.is_some()),
+            ("output", self.output() != Self::default().output()),
+        ];
         let is_changed = |(name, value): &(&'static str, Value)| match choices
             .iter()
             .find(|(choice, _)| choice == name)

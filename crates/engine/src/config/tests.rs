@@ -325,6 +325,24 @@ fn differences_are_named_and_no_others() {
 }
 
 #[test]
+fn changes_are_what_is_not_at_its_default() {
+    let changes = |text: &str| Config::parse(text).unwrap().changes();
+    assert_eq!(changes("encoder = \"distmult\"\ndim = 200\noutput = \"softmax\""), []);
+    let given =
+        "encoder = \"transe\"\nscore = \"l2\"\noutput = \"margin\"\nnegatives = 5\nl2 = 1e-7";
+    let expected = [
+        ("encoder", "transe"),
+        ("score", "l2"),
+        ("output", "margin"),
+        ("negatives", "5"),
+        ("l2", "1e-7"),
+    ];
+    assert_eq!(changes(given), expected.map(|(name, value)| (name, value.to_owned())));
+    // The encoder's own score need not be said.
+    assert_eq!(changes("encoder = \"rotate\"\nscore = \"modulus\"").len(), 1);
+}
+
+#[test]
 fn every_setting_has_a_meaning() {
     for setting in all_settings() {
         assert!(setting.meaning.trim().ends_with('.'), "{}", setting.name);
