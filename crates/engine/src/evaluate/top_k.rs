@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn the_best_of_three_parts_are_the_best_of_all() {
         let row = scores();
-        let may = |object: u32| object % 5 != 0;
+        let may = |object: u32| !object.is_multiple_of(5);
         let mut expected: Vec<(f32, u32)> =
             (0..).zip(&row).filter(|(object, _)| may(*object)).map(|(o, s)| (*s, o)).collect();
         expected.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));

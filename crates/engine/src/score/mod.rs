@@ -160,6 +160,7 @@ macro_rules! scores {
         }
 
         /// A score of any kind.
+        #[expect(clippy::large_enum_variant, reason = "a model has one, and it is never in a list")]
         #[derive(Module, Debug)]
         pub(crate) enum AnyScore {
             $($name($file::$name),)*
