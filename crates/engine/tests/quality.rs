@@ -32,13 +32,16 @@ fn umls_is_learned_with_the_defaults() {
     assert!(mrr >= 0.85, "{mrr}");
 }
 
+/// A graph that is always there: 300 entities with planted structure, and more answers to a query than a
+/// softmax can tell apart.
 #[test]
-fn a_mixture_learns_what_a_softmax_cannot_express() {
-    let small = GenerateConfig { entities: 300, ..GenerateConfig::default() };
-    let settings = "dim = 8\nepochs = 12\nlearning_rate = 0.02\nprojection_dropout = 0";
-    let graph = || generate(small.clone()).unwrap();
-    let mixture = test_mrr(graph(), &format!("output = \"mixture\"\n{settings}"));
-    let softmax = settings.replace("\nprojection_dropout = 0", "");
-    let softmax = test_mrr(graph(), &format!("output = \"softmax\"\n{softmax}"));
-    assert!(mixture > 1.1 * softmax, "{mixture} {softmax}");
+fn a_generated_graph_is_learned_and_a_mixture_learns_more() {
+    let config = GenerateConfig { entities: 300, ..GenerateConfig::default() };
+    let mrr = |output: &str| {
+        let graph = generate(config.clone()).unwrap();
+        test_mrr(graph, &format!("output = \"{output}\"\nepochs = 10"))
+    };
+    // .219 and .381 by `fullrank generate g --entities 300` and `train g --output … --epochs 10`.
+    let (softmax, mixture) = (mrr("softmax"), mrr("mixture"));
+    assert!(softmax >= 0.20 && mixture >= 0.35, "{softmax} {mixture}");
 }

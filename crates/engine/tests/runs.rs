@@ -40,6 +40,7 @@ fn runs_of_every_format_answer_as_they_did() {
         let run = Run::open(folder.path(), Device::Cpu).unwrap();
         assert!(run.is_finished);
         assert_eq!((run.trained.epochs, run.trained.updates), (3, 24), "{format}");
+        assert_eq!(fullrank_engine::epochs(folder.path()).unwrap().len(), 3, "{format}");
         let predictor = Predictor::new(run.model);
         let graph = predictor.model().graph();
         let query = Query {

@@ -109,6 +109,7 @@ pub(super) fn multiply(out: &mut [f32], stride: usize, onto: Onto, left: &Packed
 }
 
 /// 32 by 32 sums: two strips of each factor. Rows of `out` are `stride` apart; tiles are set up.
+#[expect(clippy::too_many_lines, reason = "one piece of assembly")]
 fn block(out: &mut [f32], stride: usize, onto: Onto, left: &[TileRow], right: &[TileRow]) {
     assert!(out.len() >= (AT_ONCE - 1) * stride + AT_ONCE && left.len() == right.len());
     let strip = left.len() / 2;
