@@ -11,6 +11,7 @@ mod fourier;
 mod margin;
 mod mixtape;
 mod mixture;
+mod mixture_of_contexts;
 mod mixture_of_sigmoids;
 mod monotone;
 mod negatives;
@@ -358,6 +359,8 @@ outputs! {
     Softmax = "softmax" in softmax;
     /// A mixture of softmaxes with shared object vectors.
     Mixture = "mixture" in mixture;
+    /// One softmax over contexts that are mixed: the control of a mixture (Yang 2018).
+    MixtureOfContexts = "mixture-of-contexts" in mixture_of_contexts;
     /// Raw scores: answers are to score better than negative samples, by a margin.
     Margin = "margin" in margin;
     /// A sigmoid for each object.

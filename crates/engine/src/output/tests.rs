@@ -10,6 +10,7 @@ use super::*;
 use crate::config::Config;
 use crate::evaluate::Scorer;
 use crate::network::Network;
+use crate::output_demo::OutputDemo;
 use crate::parameters::{Named, replace, tensors};
 use crate::score::ScoreKind;
 
@@ -135,6 +136,13 @@ fn expected(kind: OutputKind) -> (&'static str, fn(&Case) -> Vec<f64>) {
         OutputKind::Softmax => ("", |case| softmax(&case.dots(&case.query))),
         OutputKind::Margin => ("negatives = 2", |case| softmax(&case.dots(&case.query))),
         OutputKind::Mixture => ("components = 2\nlayers = 1", |case| mix(case, softmax)),
+        OutputKind::MixtureOfContexts => ("components = 2\nlayers = 1", |case| {
+            let mut mixed = vec![0.0; DIM];
+            for (weight, context) in case.mixture() {
+                mixed.iter_mut().zip(context).for_each(|(sum, x)| *sum += weight * x);
+            }
+            softmax(&case.dots(&mixed))
+        }),
         OutputKind::Sigmoid => ("", |case| sigmas(&case.dots(&case.query))),
         OutputKind::MixtureOfSigmoids => ("components = 2\nlayers = 1", |case| mix(case, sigmas)),
         OutputKind::Sigsoftmax => ("", |case| {
@@ -197,6 +205,25 @@ fn every_output_layer_equals_its_formula() {
         let expected = expected(&Case::of(&network));
         check(network, &expected, kind.name());
     }
+}
+
+#[test]
+fn a_mixture_of_contexts_is_as_limited_as_a_softmax_and_a_mixture_is_not() {
+    // In one dimension, log-ratios of three objects lie on a line; 0 is how far they leave it.
+    let leaves_line = |output: &str| {
+        let text = format!("dim = 1\noutput = \"{output}\"\nactivation = \"tanh\"\nseed = 6");
+        let layer =
+            OutputDemo::new(&Config::parse(&text).unwrap(), &[vec![1.0], vec![0.5], vec![-0.8]]);
+        let rows = layer.log_probs(&[vec![-2.0], vec![0.5], vec![3.0]]);
+        let [a, b, c] = [0, 1, 2].map(|i: usize| [0, 1].map(|o| rows[i][o] - rows[i][2]));
+        ((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])).abs()
+    };
+    assert!(leaves_line("mixture-of-contexts") < 1e-5);
+    assert!(leaves_line("mixture") > 1e-3);
+    let limit = |output: &str| {
+        Config::parse(&format!("dim = 8\noutput = \"{output}\"")).unwrap().max_matrix_rank()
+    };
+    assert_eq!((limit("mixture-of-contexts"), limit("mixture")), (Some(9), None));
 }
 
 #[test]
