@@ -14,7 +14,7 @@ use fullrank_graph::generate::{GenerateConfig, generate};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let graph = Arc::new(generate(GenerateConfig { entities: 300, ..Default::default() })?);
-    let config = Config::parse("dim = 16\nbatch = 200\nepochs = 5")?;
+    let config = Config::parse("dim = 16\nbatch = 100\nlearning_rate = 0.02\nepochs = 5")?;
     let mut trainer = Trainer::new(Arc::clone(&graph), config, Device::Cpu)?;
     trainer.train(&mut silent())?;
     // A model from disk is `Model::open(folder, Device::Cpu)`.

@@ -21,7 +21,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let graph = Arc::new(graph);
 
     // Settings are those of the command line. `advised` takes what suits the graph; here we say more.
-    let config = Config::parse("output = \"mixture\"\ndim = 16\nbatch = 200\nepochs = 10")?;
+    let config = Config::parse(
+        "output = \"mixture\"\ndim = 16\nbatch = 100\nlearning_rate = 0.02\nepochs = 10",
+    )?;
     println!("{}", config.description());
 
     // One callback is told everything, and decides whether to go on.
