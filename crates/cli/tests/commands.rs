@@ -362,10 +362,10 @@ fn bench_kernels_sets_every_kernel_beside_the_peak() {
     let sizes = "--entities 300 --dim 8 --batch 20 --components 2 --answers 2 --repeats 1";
     let roofline = json(temp.path(), &format!("bench kernels {sizes} --json"));
     let kernels = roofline["kernels"].as_array().unwrap();
-    assert!(matches!(kernels.len(), 9 | 11), "two more where there is a unit for bf16");
+    assert!(matches!(kernels.len(), 9 | 11), "two more where there is AMX");
     assert!(kernels.iter().all(|kernel| kernel["share_of_peak"].as_f64().unwrap() > 0.0));
     let text = printed(temp.path(), &format!("bench kernels {sizes}"));
-    assert!(text.contains(" softmax, tiles kept ") && text.contains(" GFLOP/s"), "{text}");
+    assert!(text.contains(" softmax, tiles saved ") && text.contains(" GFLOP/s"), "{text}");
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn bench_step_reports_what_it_measured() {
         }
     }
     // Over many, with weights as random as they are at first, hardly any entry is above the limit:
-    // few enough also where a unit for bf16 multiplies all of them from a twentieth on.
+    // few enough also where AMX multiplies all of them from a twentieth on.
     let many = "bench step --entities 40000 --dim 8 --batch 20 --components 0 --steps 1 --json";
     assert!(json(temp.path(), many)["density"].as_f64().unwrap() < 0.25);
     assert_eq!(json(temp.path(), &format!("{many} --exact"))["density"], 1.0);

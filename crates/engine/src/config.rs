@@ -16,7 +16,7 @@ use crate::encoder::{EncoderConfig, EncoderKind};
 use crate::error::Error;
 use crate::ops::{PairScore, Precision, Shortcuts, Thinning};
 use crate::output::{LossTerms, OutputConfig, OutputKind};
-use crate::part::{Domain, MANY_ENTITIES, TableRows, training_products};
+use crate::part::{Domain, MANY_ENTITIES, TableRows, training_precision};
 use crate::probability::ProbabilityKind;
 use crate::random::{Noise, Purpose};
 use crate::score::{ScoreConfig, ScoreKind};
@@ -287,13 +287,13 @@ impl Config {
         let below = self.loss_terms().sparse_below.filter(|_| entities >= MANY_ENTITIES);
         let thinning = below
             .map(|below| Thinning { below: below as f32, seed: noise.number(Purpose::Thinning) });
-        Shortcuts { thinning, precision: self.products(entities) }
+        Shortcuts { thinning, precision: self.precision(entities) }
     }
 
     /// How training multiplies contexts and objects, in updates and in validation.
-    pub(crate) fn products(&self, entities: usize) -> Precision {
+    pub(crate) fn precision(&self, entities: usize) -> Precision {
         let is_exact = self.training.exact || self.pair_score() != PairScore::Dot;
-        training_products(is_exact, entities)
+        training_precision(is_exact, entities)
     }
 
     /// Whether an update reads and changes only the rows of entities that its batch names.

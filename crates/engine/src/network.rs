@@ -164,7 +164,7 @@ impl Network {
     pub(crate) fn scoring(self) -> Scoring {
         let objects = self.encoder.objects(None);
         let scored = self.scored(objects.clone());
-        Scoring { network: self, objects, scored, products: Precision::F32 }
+        Scoring { network: self, objects, scored, precision: Precision::F32 }
     }
 
     /// The table of objects, as score and output layer have it.
@@ -283,7 +283,7 @@ pub(crate) struct Scoring {
     /// The same as they are scored.
     scored: Tensor<2>,
     /// How products are made where many queries are scored at once.
-    pub(crate) products: Precision,
+    pub(crate) precision: Precision,
 }
 
 impl Scoring {
@@ -305,7 +305,7 @@ impl Scorer for Scoring {
             subjects: queries.iter().map(|query| query.subject.0).collect(),
             relations: queries.iter().map(|query| query.relation.0).collect(),
         };
-        map_log_probs(self.logits(&queries), self.network.probability, self.products, map)
+        map_log_probs(self.logits(&queries), self.network.probability, self.precision, map)
     }
 
     fn probability(&self) -> ProbabilityKind {

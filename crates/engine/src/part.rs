@@ -152,7 +152,7 @@ impl<S> Build<'_, S> {
 pub(crate) const MANY_ENTITIES: usize = 8192;
 
 /// How training multiplies, in updates and in validation.
-pub(crate) fn training_products(is_exact: bool, entities: usize) -> Precision {
+pub(crate) fn training_precision(is_exact: bool, entities: usize) -> Precision {
     if !is_exact && entities >= MANY_ENTITIES { Precision::fastest() } else { Precision::F32 }
 }
 

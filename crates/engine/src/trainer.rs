@@ -178,7 +178,7 @@ impl Trainer {
     /// When a score is not a number, or when `progress` says stop.
     pub fn validate(&self, progress: &mut Progress) -> Result<Option<Metrics>, Error> {
         let mut scorer = self.learner.network().valid().scoring();
-        scorer.products = self.config.products(self.graph.entities().len());
+        scorer.precision = self.config.precision(self.graph.entities().len());
         let ranks = rank_answers(&self.graph, Split::Valid, &scorer, progress)?;
         Ok(metrics(&ranks))
     }

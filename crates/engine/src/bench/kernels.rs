@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 
+use crate::device::Device;
 use crate::ops::{
     BatchAnswers, Logits, PairScore, Precision, Shortcuts, SoftmaxOptions, Workspace,
     batched_matmul, binary_cross_entropy, cross_entropy, map_log_probs, peak,
@@ -62,25 +63,33 @@ pub fn time_kernels(sizes: KernelSizes, repeats: usize) -> Vec<KernelTiming> {
     const ALL: usize = usize::MAX;
     let KernelSizes { components, .. } = sizes;
     let mixture = |what: &str| format!("mixture of {components} softmaxes, {what}");
-    let (whole, halves) = (Precision::F32, Precision::SplitBf16);
+    let saves = |saved_bytes| Training { saved_bytes, precision: Precision::F32 };
     let mut timings = vec![
-        sizes.softmax("softmax, tiles kept".into(), 1, (ALL, whole), repeats),
-        sizes.softmax("softmax, tiles made twice".into(), 1, (0, whole), repeats),
-        sizes.softmax(mixture("tiles kept"), components, (ALL, whole), repeats),
-        sizes.softmax(mixture("tiles made twice"), components, (0, whole), repeats),
+        sizes.softmax("softmax, tiles saved".into(), 1, saves(ALL), repeats),
+        sizes.softmax("softmax, tiles made twice".into(), 1, saves(0), repeats),
+        sizes.softmax(mixture("tiles saved"), components, saves(ALL), repeats),
+        sizes.softmax(mixture("tiles made twice"), components, saves(0), repeats),
         sizes.sigmoid("sigmoid".into(), 1, repeats),
         sizes.sigmoid(format!("mixture of {components} sigmoids"), components, repeats),
         sizes.log_probs("log-probabilities, softmax".into(), 1, repeats),
         sizes.log_probs("log-probabilities, mixture".into(), components, repeats),
         sizes.projections(repeats),
     ];
-    if Precision::fastest() == halves {
+    if Precision::fastest() == Precision::SplitBf16 {
+        let split = Training { saved_bytes: ALL, precision: Precision::SplitBf16 };
         timings.extend([
-            sizes.softmax("softmax, bf16 halves".into(), 1, (ALL, halves), repeats),
-            sizes.softmax(mixture("bf16 halves"), components, (ALL, halves), repeats),
+            sizes.softmax("softmax, split bf16".into(), 1, split, repeats),
+            sizes.softmax(mixture("split bf16"), components, split, repeats),
         ]);
     }
     timings
+}
+
+/// What a step of training may use.
+#[derive(Debug, Clone, Copy)]
+struct Training {
+    saved_bytes: usize,
+    precision: Precision,
 }
 
 impl KernelSizes {
@@ -88,26 +97,23 @@ impl KernelSizes {
         self,
         name: String,
         components: usize,
-        (kept_bytes, products): (usize, Precision),
+        training: Training,
         repeats: usize,
     ) -> KernelTiming {
-        let (input, answers) = (
-            self.logits(components, &crate::device::Device::default().burn().autodiff()),
-            self.some_answers(),
-        );
-        let shortcuts = Shortcuts { precision: products, ..Shortcuts::default() };
+        let (input, answers) =
+            (self.logits(components, &Device::default().burn().autodiff()), self.some_answers());
+        let shortcuts = Shortcuts { precision: training.precision, ..Shortcuts::default() };
         let options = SoftmaxOptions { shortcuts, ..SoftmaxOptions::default() };
-        self.loss(name, (kept_bytes, products), repeats, |workspace| {
+        self.loss(name, training, repeats, |workspace| {
             cross_entropy(input.clone(), Arc::clone(&answers), options, workspace)
         })
     }
 
     fn sigmoid(self, name: String, components: usize, repeats: usize) -> KernelTiming {
-        let (input, answers) = (
-            self.logits(components, &crate::device::Device::default().burn().autodiff()),
-            self.some_answers(),
-        );
-        self.loss(name, (0, Precision::F32), repeats, |workspace| {
+        let (input, answers) =
+            (self.logits(components, &Device::default().burn().autodiff()), self.some_answers());
+        let training = Training { saved_bytes: 0, precision: Precision::F32 };
+        self.loss(name, training, repeats, |workspace| {
             binary_cross_entropy(
                 input.clone(),
                 Arc::clone(&answers),
@@ -121,12 +127,13 @@ impl KernelSizes {
     fn loss(
         self,
         name: String,
-        (kept_bytes, products): (usize, Precision),
+        training: Training,
         repeats: usize,
         loss: impl Fn(&Arc<Workspace>) -> Tensor<1>,
     ) -> KernelTiming {
-        let workspace = Arc::new(Workspace::new(kept_bytes));
-        let (seconds, peaks) = self.time(repeats, products, || drop(loss(&workspace).backward()));
+        let Training { saved_bytes, precision } = training;
+        let workspace = Arc::new(Workspace::new(saved_bytes));
+        let (seconds, peaks) = self.time(repeats, precision, || drop(loss(&workspace).backward()));
         let work = take_work(&workspace);
         let runs = (repeats + WARM_UP) as f64;
         KernelTiming {
@@ -139,7 +146,7 @@ impl KernelSizes {
     }
 
     fn log_probs(self, name: String, components: usize, repeats: usize) -> KernelTiming {
-        let input = self.logits(components, &crate::device::Device::default().burn());
+        let input = self.logits(components, &Device::default().burn());
         // Something small of each row, as ranks are.
         let run = || {
             drop(map_log_probs(
@@ -157,7 +164,7 @@ impl KernelSizes {
     /// One layer of all components' projections.
     fn projections(self, repeats: usize) -> KernelTiming {
         let Self { dim, batch, components, .. } = self;
-        let mut weights = Weights::new(1, crate::device::Device::default().burn().autodiff());
+        let mut weights = Weights::new(1, Device::default().burn().autodiff());
         let values = weights.uniform([batch, components * dim], 1.0).require_grad();
         let matrices = weights.uniform([components, dim, dim], 0.1).require_grad();
         let run = || {
@@ -173,12 +180,12 @@ impl KernelSizes {
     fn time(
         self,
         repeats: usize,
-        products: Precision,
+        precision: Precision,
         mut run: impl FnMut(),
     ) -> (Vec<f64>, Vec<f64>) {
         (0..WARM_UP).for_each(|_| run());
         let one = |_| {
-            let peak = peak(self.dim, products);
+            let peak = peak(self.dim, precision);
             let start = Instant::now();
             run();
             (start.elapsed().as_secs_f64(), peak)
@@ -187,7 +194,7 @@ impl KernelSizes {
     }
 
     /// As they are in training: objects and contexts have gradients, and scores are of some size.
-    fn logits(self, components: usize, device: &Device) -> Logits {
+    fn logits(self, components: usize, device: &burn::tensor::Device) -> Logits {
         let Self { entities, dim, batch, .. } = self;
         let mut weights = Weights::new(1, device.clone());
         let mut learned = |rows: usize, columns: usize| -> Tensor<2> {

@@ -10,7 +10,7 @@ use burn::tensor::{Tensor, activation};
 
 use crate::layers::{batch_norm, drop, normalise};
 use crate::ops::{Precision, batched_matmul};
-use crate::part::{Build, training_products};
+use crate::part::{Build, training_precision};
 use crate::random::{Noise, Weights};
 use crate::settings::{Needs, Range, Refusal, With, choices, settings};
 
@@ -114,7 +114,7 @@ pub(super) type Gate = Param<Tensor<2>>;
 pub(super) struct Projecting {
     config: ProjectionConfig,
     /// How products are made in training.
-    products: Precision,
+    precision: Precision,
 }
 
 /// Gate and projections of a new mixture.
@@ -133,8 +133,8 @@ pub(super) fn new<S>(
         })
         .collect();
     let is_exact = build.with.training.exact || !build.with.score.is_linear;
-    let products = training_products(is_exact, build.entities());
-    (gate, projections, Projecting { config: config.clone(), products })
+    let precision = training_precision(is_exact, build.entities());
+    (gate, projections, Projecting { config: config.clone(), precision })
 }
 
 /// log π, `[B, K]`.
@@ -151,11 +151,11 @@ impl Projecting {
         noise: Option<&Noise>,
     ) -> Tensor<2> {
         let [queries, dim] = query.dims();
-        let products = if noise.is_some() { self.products } else { Precision::F32 };
+        let precision = if noise.is_some() { self.precision } else { Precision::F32 };
         // [B, D] at first, the same for every component, then [B, K·D].
         let mut values = query;
         for projection in projections {
-            values = batched_matmul(values, projection.weight.val(), products);
+            values = batched_matmul(values, projection.weight.val(), precision);
             values = self.activate(&projection.norm, values, noise);
         }
         values.reshape([queries * self.config.components, dim])
