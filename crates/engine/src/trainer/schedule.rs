@@ -54,7 +54,8 @@ pub(super) fn learning_rate_at(
         Schedule::Constant => 1.0,
         Schedule::Plateau => position.plateau_factor,
         Schedule::Cosine => {
-            let progress = updates / (config.epochs * batches) as f64;
+            // Who goes on after the last epoch goes on at zero.
+            let progress = (updates / (config.epochs * batches) as f64).min(1.0);
             0.5 * (1.0 + (std::f64::consts::PI * progress).cos())
         }
     };
