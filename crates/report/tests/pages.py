@@ -1,8 +1,10 @@
 """Are the charts of our pages drawn in a browser? Run by ./check, which needs chromium for it.
 
-Makes a small graph, trains on it, and opens the pages of both in headless Chromium.
+Makes a small graph, trains on it, and opens the pages of both in headless Chromium. The program is the
+one that the tests have built.
 """
 
+import json
 import re
 import subprocess
 import sys
@@ -16,9 +18,14 @@ BROWSER = [
 ]
 
 
+def program() -> Path:
+    command = ["cargo", "metadata", "--format-version", "1", "--no-deps"]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    return Path(json.loads(found.stdout)["target_directory"]) / "debug" / "fullrank"
+
+
 def fullrank(*arguments: object) -> None:
-    command = ["cargo", "run", "--quiet", "--", *map(str, arguments)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    subprocess.run([program(), *map(str, arguments)], check=True, capture_output=True, text=True)
 
 
 def faults_of(page: Path, profile: Path) -> list[str]:
