@@ -207,7 +207,9 @@ fn train_layer(
         check_memory(forecast(&config, graph))?;
         let (before, _) = folder.progress();
         bar.inc(before as u64);
-        folder.note(provenance())?;
+        if !folder.is_over() {
+            folder.note(provenance())?;
+        }
         let trained = folder.train(Arc::clone(graph), config, Device::default(), &mut |event| {
             if let Event::Epoch(_) = event {
                 bar.inc(1);

@@ -407,7 +407,11 @@ fn foot(arguments: &PredictArguments, model: &Model, is_finished: bool) -> Strin
         (None, None) if !is_finished => {
             "No temperature yet: it is fitted when training is over.".to_owned()
         }
-        (None, None) => "No temperature was fitted, which takes 50 validation triples.".to_owned(),
+        (None, None) => {
+            "No temperature was fitted, which takes 50 validation triples when training \
+                         ends."
+                .to_owned()
+        }
     };
     format!("{share} Fifty true answers get about .02 each.\n{temperature}\n")
 }

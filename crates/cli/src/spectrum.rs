@@ -117,7 +117,9 @@ fn csv_rows(spectrum: &Spectrum) -> Vec<Vec<String>> {
 fn text(report: &Report) -> String {
     let Spectrum { n_queries, n_entities, measured, method, ranks, largest_fall, singular_values } =
         &report.spectrum;
-    let fall = largest_fall.map_or(String::new(), |Fall { after, factor }| {
+    // A smaller step is no end of a spectrum.
+    let sharp = largest_fall.filter(|fall| fall.factor >= 10.0);
+    let fall = sharp.map_or(String::new(), |Fall { after, factor }| {
         let factor = count(factor.min(1e12) as usize);
         format!("  They fall the most after the first {}, to 1/{factor}.\n", count(after))
     });

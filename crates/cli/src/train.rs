@@ -214,10 +214,15 @@ impl Session<'_> {
         let (epochs, updates) = folder.progress();
         if self.arguments.resume {
             let (epochs, updates) = (counted(epochs, "epoch"), counted(updates as usize, "update"));
-            say(&format!("going on after {epochs} and {updates}"));
+            say(&match folder.is_over() {
+                true => format!("the training is over, after {epochs} and {updates}"),
+                false => format!("going on after {epochs} and {updates}"),
+            });
         }
         let mut progress = Progress::new(&config, self.stop);
-        folder.note(provenance())?;
+        if !folder.is_over() {
+            folder.note(provenance())?;
+        }
         let graph = Arc::clone(&self.graph);
         let trained =
             folder.train(graph, config, Device::default(), &mut |event| progress.show(event));

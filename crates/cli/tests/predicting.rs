@@ -117,7 +117,9 @@ fn both_directions_and_restricted_candidates_are_answered() {
     assert!(shown.contains("the share of this entity among the answers that are not known yet"));
     // Nine validation triples are too few for a temperature.
     assert!(
-        shown.contains("No temperature was fitted, which takes 50 validation triples."),
+        shown.contains(
+            "No temperature was fitted, which takes 50 validation triples when training ends."
+        ),
         "{shown}"
     );
 

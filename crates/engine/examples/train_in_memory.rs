@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use fullrank_engine::{Config, Device, Event, Signal, Trainer};
+use fullrank_engine::{Device, Event, RawConfig, Signal, Trainer};
 use fullrank_graph::Split;
 use fullrank_graph::generate::{GenerateConfig, generate};
 
@@ -20,11 +20,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let graph = Arc::new(graph);
 
-    // Settings are those of the command line. `advised` takes what suits the graph; here we say more.
-    let config = Config::parse(
-        "output = \"mixture\"\ndim = 16\nbatch = 100\nlearning_rate = 0.02\nepochs = 10",
-    )?;
-    println!("{}", config.description());
+    // Settings are those of the command line. `advised` chooses what suits the graph where we have not
+    // said, as `fullrank train` does; `Config::parse` takes defaults instead.
+    let given = RawConfig::parse("dim = 16\nbatch = 100\nlearning_rate = 0.02\nepochs = 10")?;
+    let advised = given.advised(&graph)?;
+    for chosen in &advised.chosen {
+        println!("{} = {}: {}", chosen.name, chosen.value, chosen.reason);
+    }
+    let config = advised.settings.check()?;
+    println!("{}, d = {}", config.description(), config.dim());
 
     // One callback is told everything, and decides whether to go on.
     let mut trainer = Trainer::new(Arc::clone(&graph), config, Device::Cpu)?;

@@ -50,9 +50,7 @@ impl Config {
     /// # Errors
     /// When it is not TOML, or with everything that is wrong with the settings.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let mut raw = RawConfig::default();
-        raw.add_text(text)?;
-        raw.check()
+        RawConfig::parse(text)?.check()
     }
 
     /// These parts with all settings at their defaults; without a score, that of the encoder.

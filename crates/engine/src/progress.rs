@@ -12,7 +12,8 @@ use crate::metrics::Metrics;
 pub enum Signal {
     /// Go on.
     Continue,
-    /// Stop as soon as nothing is lost by it.
+    /// Stop as soon as nothing is lost by it. The call ends with
+    /// [`Error::Interrupted`](crate::Error::Interrupted); called again, a trainer goes on where it was.
     Stop,
 }
 
@@ -100,7 +101,7 @@ pub enum End {
     Epochs,
     /// Validation MRR did not improve for `patience` epochs.
     Patience,
-    /// It was stopped, and could go on.
+    /// It was stopped before either: its model was taken as it was.
     Stopped,
 }
 

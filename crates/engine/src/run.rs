@@ -111,6 +111,9 @@ impl Model {
 
     /// Writes the model as a run folder, from which it can be opened without the data.
     ///
+    /// Its temperature is that of [`finish`](Model::finish), if that was called. What only a training in
+    /// a folder knows is not there: metrics of every epoch, and who trained where.
+    ///
     /// # Errors
     /// When there is something else, or when it cannot be written.
     pub fn save(&self, folder: &Path, existing: Existing) -> Result<(), Error> {

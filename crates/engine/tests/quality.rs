@@ -7,16 +7,15 @@ mod published;
 
 use std::sync::Arc;
 
-use fullrank_engine::{Config, Device, RawConfig, Trainer, silent};
+use fullrank_engine::{Device, RawConfig, Trainer, silent};
 use fullrank_graph::generate::{GenerateConfig, generate};
 use fullrank_graph::{Graph, LoadOptions, Split, load};
 
 /// Test MRR of a training with some settings, all else as advised for the graph.
 fn test_mrr(graph: Graph, settings: &str) -> f64 {
     let graph = Arc::new(graph);
-    let mut given = RawConfig::default();
-    given.add_text(settings).unwrap();
-    let config: Config = given.advised(&graph).unwrap().settings.check().unwrap();
+    let given = RawConfig::parse(settings).unwrap();
+    let config = given.advised(&graph).unwrap().settings.check().unwrap();
     let mut trainer = Trainer::new(graph, config, Device::Cpu).unwrap();
     trainer.train(&mut silent()).unwrap();
     let metrics = trainer.into_model().evaluate(Split::Test, &mut silent()).unwrap();

@@ -32,12 +32,14 @@ impl RawConfig {
         Ok(())
     }
 
-    /// Adds the settings of a text that is in no file.
+    /// The settings of a config file's text, whatever is to be said of the others later.
     ///
     /// # Errors
     /// When it is not TOML.
-    pub fn add_text(&mut self, text: &str) -> Result<(), Error> {
-        self.add_file(Path::new("config"), text)
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut given = Self::default();
+        given.add_file(Path::new("config"), text)?;
+        Ok(given)
     }
 
     /// Adds one setting, over any given before; `text` is a TOML value, several with commas

@@ -127,6 +127,11 @@ impl TrainingFolder {
         self.manifest.write(&self.path)
     }
 
+    /// Whether the training is over, so that nothing is left to do.
+    pub fn is_over(&self) -> bool {
+        self.manifest.result.is_some()
+    }
+
     /// Epochs already finished, and updates made.
     pub fn progress(&self) -> (usize, u64) {
         match (&self.manifest.result, &self.checkpoint) {
