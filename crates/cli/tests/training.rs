@@ -107,8 +107,9 @@ fn a_run_says_who_trained_it_and_what_popularity_comes_to() {
     let page = fs::read_to_string(temp.path().join("run/report.html")).unwrap();
     assert!(page.contains("test, by popularity"), "{page}");
 
+    // Nothing was left to do, so that it was taken up again is not worth a note.
     printed(temp.path(), &format!("{train} --resume"));
-    assert_eq!(read()["sessions"].as_array().unwrap().len(), 2);
+    assert_eq!(read()["sessions"].as_array().unwrap().len(), 1);
 }
 
 #[test]
