@@ -160,13 +160,12 @@ macro_rules! settings {
             }
 
             fn values(&self) -> Vec<(&'static str, Option<toml::Value>)> {
-                #[allow(unused_mut, clippy::allow_attributes, reason = "no other table to add")]
-                let mut values = vec![$((
+                let own = vec![$((
                     stringify!($name),
                     $crate::settings::Setting::to_value(&self.$name),
                 ),)*];
-                $(values.extend(self.$field.values());)*
-                values
+                let others: Vec<Vec<_>> = vec![$(self.$field.values(),)*];
+                [own].into_iter().chain(others).flatten().collect()
             }
 
             fn unmet(
@@ -186,8 +185,7 @@ macro_rules! settings {
 
         impl $crate::settings::Settings for $group {
             fn infos() -> Vec<$crate::settings::SettingInfo> {
-                #[allow(unused_mut, clippy::allow_attributes, reason = "no other table to add")]
-                let mut infos = vec![$($crate::settings::SettingInfo {
+                let own = vec![$($crate::settings::SettingInfo {
                     name: stringify!($name),
                     meaning: concat!($($doc, "\n"),*),
                     expected: || <$ty as $crate::settings::Setting>::expected($range),
@@ -199,8 +197,9 @@ macro_rules! settings {
                     is_switch: <$ty as $crate::settings::Setting>::IS_SWITCH,
                     needs: None$(.or(Some($needs.text)))?,
                 },)*];
-                $(infos.extend(<$other as $crate::settings::Settings>::infos());)*
-                infos
+                let others: Vec<Vec<_>> =
+                    vec![$(<$other as $crate::settings::Settings>::infos(),)*];
+                [own].into_iter().chain(others).flatten().collect()
             }
         }
     };
