@@ -12,15 +12,15 @@ use std::sync::Arc;
 use burn::tensor::TensorData;
 use rand::RngExt;
 
+use crate::batch::Batch;
 use crate::config::Config;
 use crate::device::Device;
 use crate::encoder::Queries;
 use crate::error::Error;
 use crate::learner::{Learner, NotFinite, UpdateAt};
 use crate::model::Model;
-use crate::network::{Batch, Network};
+use crate::network::Network;
 use crate::ops::{BatchAnswers, PairScore, Precision, Work, Workspace, peak};
-use crate::optimizer::Adam;
 use crate::output::{Draw, Negatives};
 use crate::parameters::{replace, tensors};
 use crate::part::{Domain, Edges};
@@ -78,7 +78,7 @@ impl StepBench {
         let weights = Weights::new(seed, Device::default().burn().autodiff());
         let network = Network::new(config, &domain, weights);
         Self {
-            learner: Learner::new(network, Adam::default(), config, entities),
+            learner: Learner::new(network, config, entities),
             batch: Batch { queries, answers: Arc::new(batch_answers), negatives },
             config: config.clone(),
         }
@@ -98,7 +98,7 @@ impl StepBench {
         let mut config = config.clone();
         // So that no step changes what the next one has to do.
         config.training.learning_rate = 0.0;
-        let learner = Learner::new(network, Adam::default(), &config, graph.entities().len());
+        let learner = Learner::new(network, &config, graph.entities().len());
         Ok(Self { learner, batch, config })
     }
 
@@ -129,7 +129,7 @@ impl StepBench {
     /// If the loss is not finite.
     pub fn step(&mut self) -> f64 {
         let learning_rate = self.config.training.learning_rate;
-        let at = UpdateAt { number: self.learner.adam.steps, learning_rate };
+        let at = UpdateAt { number: self.learner.optimizer.steps, learning_rate };
         match self.learner.update(&self.config, self.batch.clone(), at) {
             Ok(loss) => loss.total,
             Err(NotFinite { quantity, value, .. }) => panic!("{quantity} became {value}"),

@@ -29,6 +29,7 @@ use crate::metrics::{AnswerRank, Metrics, metrics};
 use crate::ops::count_above;
 use crate::probability::ProbabilityKind;
 use crate::progress::{Event, Progress, Signal};
+use crate::random::sample;
 
 /// Anything that can tell how likely every object is.
 pub trait Scorer {
@@ -67,11 +68,38 @@ pub fn rank_answers(
     scorer: &impl Scorer,
     progress: &mut Progress,
 ) -> Result<Vec<AnswerRank>, Error> {
+    rank_asked(graph, split, &held_out(graph, split), scorer, progress)
+}
+
+/// Ranks the held-out answers of some of a split's queries: `n_queries` of them, always the same.
+///
+/// # Errors
+/// As [`rank_answers`].
+pub(crate) fn rank_sample(
+    graph: &Graph,
+    split: Split,
+    n_queries: usize,
+    scorer: &impl Scorer,
+    progress: &mut Progress,
+) -> Result<Vec<AnswerRank>, Error> {
     let asked = held_out(graph, split);
-    let mut ranks = Vec::with_capacity(2 * graph.triples(split).len());
+    // Not of the training's seed: runs with other seeds are to be compared.
+    let drawn = sample(asked.len(), n_queries, 0);
+    let asked: Vec<Asked> = drawn.into_iter().map(|n| asked[n as usize].clone()).collect();
+    rank_asked(graph, split, &asked, scorer, progress)
+}
+
+fn rank_asked(
+    graph: &Graph,
+    split: Split,
+    asked: &[Asked],
+    scorer: &impl Scorer,
+    progress: &mut Progress,
+) -> Result<Vec<AnswerRank>, Error> {
+    let mut ranks = Vec::new();
     let probability = scorer.probability();
     let rank = |asked: &Asked, row: &[f32]| rank_query(graph, split, asked, row, probability);
-    for_each_row(graph, &asked, scorer, progress, rank, |found| ranks.extend(found))?;
+    for_each_row(graph, asked, scorer, progress, rank, |found| ranks.extend(found))?;
     Ok(ranks)
 }
 

@@ -5,12 +5,15 @@
 
 use std::sync::Arc;
 
+use burn::module::Module;
 use burn::optim::GradientsParams;
 
+use crate::average::Average;
+use crate::batch::Batch;
 use crate::config::Config;
-use crate::network::{Batch, Loss, Network};
+use crate::network::{Loss, Network};
 use crate::ops::{Work, Workspace};
-use crate::optimizer::Adam;
+use crate::optimizer::Optimizer;
 use crate::parameters::{norms, tensors};
 use crate::random::Noise;
 use crate::sparse_update::{narrow, restore};
@@ -20,7 +23,9 @@ use crate::sparse_update::{narrow, restore};
 pub(crate) struct Learner {
     /// Taken while an update changes it.
     network: Option<Network>,
-    pub(crate) adam: Adam,
+    pub(crate) optimizer: Optimizer,
+    /// The running mean of the weights, if there is one.
+    pub(crate) average: Option<Average>,
     pub(crate) workspace: Arc<Workspace>,
     n_entities: usize,
 }
@@ -54,17 +59,27 @@ pub(crate) struct NotFinite {
 }
 
 impl Learner {
-    pub(crate) fn new(network: Network, adam: Adam, config: &Config, n_entities: usize) -> Self {
-        let workspace = Workspace::new(config.training.memory_budget << 20);
-        Self { network: Some(network), adam, workspace: Arc::new(workspace), n_entities }
+    /// Who has made no update.
+    pub(crate) fn new(network: Network, config: &Config, n_entities: usize) -> Self {
+        let optimizer = Optimizer::new(config.training.optimizer);
+        let average = config.training.average.map(Average::new);
+        Self::at(network, optimizer, average, config, n_entities)
+    }
+
+    /// Who goes on.
+    pub(crate) fn at(
+        network: Network,
+        optimizer: Optimizer,
+        average: Option<Average>,
+        config: &Config,
+        n_entities: usize,
+    ) -> Self {
+        let workspace = Arc::new(Workspace::new(config.training.memory_budget << 20));
+        Self { network: Some(network), optimizer, average, workspace, n_entities }
     }
 
     pub(crate) fn network(&self) -> &Network {
         self.network.as_ref().expect("put back at the end of every update")
-    }
-
-    pub(crate) fn into_network(self) -> Network {
-        self.network.expect("put back at the end of every update")
     }
 
     /// One update by one batch.
@@ -94,9 +109,20 @@ impl Learner {
                 return Err(error);
             }
         };
-        let network = self.adam.step(network, grads, full, at.learning_rate, factor);
+        let network = self.optimizer.step(network, grads, full, at.learning_rate, factor);
+        if let Some(average) = &mut self.average {
+            average.follow(&network);
+        }
         self.network = Some(network);
         Ok(loss)
+    }
+
+    /// The network to be asked: that of the averaged weights, where they are averaged.
+    pub(crate) fn asked(&self) -> Network {
+        match &self.average {
+            Some(average) => average.of(self.network()),
+            None => self.network().valid(),
+        }
     }
 
     /// What the loss has computed since it was last asked for.

@@ -46,6 +46,8 @@ pub mod run;
 pub mod settings;
 pub mod spectrum;
 
+mod average;
+mod batch;
 mod device;
 mod encoder;
 mod error;
@@ -58,6 +60,7 @@ mod optimizer;
 mod output;
 mod parameters;
 mod part;
+mod penalty;
 mod probability;
 mod random;
 mod score;

@@ -9,6 +9,7 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 use fullrank_graph::Query;
 
+use crate::batch::Batch;
 use crate::config::Config;
 use crate::encoder::{Encoded, Encoder, Pass, Queries};
 use crate::evaluate::Scorer;
@@ -18,6 +19,7 @@ use crate::ops::{
 };
 use crate::output::{Components, Negatives, Output, Sampled, SampledLoss, mean_entropy};
 use crate::part::Domain;
+use crate::penalty::Facts;
 use crate::probability::ProbabilityKind;
 use crate::random::{Noise, Weights};
 use crate::score::AnyScore;
@@ -37,15 +39,6 @@ pub(crate) struct Network {
     probability: ProbabilityKind,
     #[module(skip)]
     sampled_loss: Option<SampledLoss>,
-}
-
-/// One batch: queries and their weighted answers.
-#[derive(Debug, Clone)]
-pub(crate) struct Batch {
-    pub(crate) queries: Queries,
-    pub(crate) answers: Arc<BatchAnswers>,
-    /// Nothing where answers are compared with all objects.
-    pub(crate) negatives: Option<Negatives>,
 }
 
 /// Contexts of a batch, and what its answers are compared with.
@@ -69,6 +62,7 @@ impl Network {
     /// A new network.
     pub(crate) fn new(config: &Config, domain: &Domain, mut weights: Weights) -> Self {
         let with = config.with();
+        weights = weights.starting(config.training.init, config.training.init_scale);
         // In this order, which decides who draws which initial weights.
         let encoder = config.encoder.build(with, domain, &mut weights);
         let output = config.output.build(with, domain, &mut weights);
@@ -118,6 +112,7 @@ impl Network {
         let objects = self.encoder.objects(Some(noise));
         let pass = Pass { objects: &objects, noise: Some(noise) };
         let Encoded { query, factors } = self.encoder.forward(&batch.queries, &pass);
+        let encoded = query.clone();
         let query = noise.drop(query, config.encoder.query_dropout());
         let n_queries = query.dims()[0] as f64;
         let terms = config.loss_terms();
@@ -153,9 +148,9 @@ impl Network {
         if let Some(entropy) = entropy {
             total = total - entropy.mul_scalar(terms.entropy_weight);
         }
-        if config.training.n3 > 0.0 || config.training.l2 > 0.0 {
-            let penalty = self.penalty(batch, objects, factors, config);
-            total = total + penalty.div_scalar(n_queries);
+        let facts = Facts { batch, config, query: encoded, factors, objects };
+        for term in facts.terms(&self.encoder) {
+            total = total + term.div_scalar(n_queries);
         }
         Loss { total, cross_entropy: cross_entropy.detach() }
     }
@@ -242,36 +237,6 @@ impl Network {
         let bias = input.bias.map_or(vec![0.0; entities], |bias| wide(bias.into_data()));
         let context = wide(input.context.into_data());
         (context, wide(input.log_prior.into_data()), wide(input.objects.into_data()), bias)
-    }
-
-    /// N3 (Lacroix 2018, eq. 4) and L2 of the factors of every answer: subject, relation, object.
-    fn penalty(
-        &self,
-        batch: &Batch,
-        objects: Tensor<2>,
-        factors: Vec<Tensor<2>>,
-        config: &Config,
-    ) -> Tensor<1> {
-        let device = factors[0].device();
-        let answers = &batch.answers;
-        let mut query_weights = vec![0.0; batch.queries.subjects.len()];
-        for (query, weight) in answers.queries.iter().zip(&answers.weights) {
-            query_weights[*query as usize] += weight;
-        }
-        let weights = |weights: &[f32]| {
-            Tensor::<1>::from_floats(weights, &device).reshape([weights.len(), 1])
-        };
-        let powers = |factor: Tensor<2>| {
-            factor.clone().powi_scalar(3).mul_scalar(config.training.n3)
-                + factor.square().mul_scalar(config.training.l2)
-        };
-        let objects = gather_rows(objects, answers.objects.as_slice().into());
-        let objects = self.encoder.magnitudes(objects);
-        let mut penalty = (powers(objects) * weights(&answers.weights)).sum();
-        for factor in factors {
-            penalty = penalty + (powers(factor) * weights(&query_weights)).sum();
-        }
-        penalty
     }
 }
 

@@ -7,24 +7,59 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 
 use crate::network::Network;
-use crate::ops::{AdamStep, Moments, adam_rows, adam_step};
+use crate::ops::{AdagradStep, AdamStep, Moments, OptimizerStep, step_all, step_rows};
 use crate::parameters::{Path, keeps_path};
+use crate::settings::OptimizerKind;
 use crate::sparse_update::FullTables;
 
-/// Adam (Kingma and Ba 2015) over all tensors of a network.
-#[derive(Debug, Default)]
-pub(crate) struct Adam {
+/// An optimizer of all tensors of a network, and what it remembers of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Optimizer {
+    pub(crate) kind: OptimizerKind,
     /// Steps made.
     pub(crate) steps: u64,
     /// By name; a tensor has none before its first gradient.
     pub(crate) moments: BTreeMap<String, Moments>,
 }
 
-impl Adam {
-    const BETA_1: f64 = 0.9;
-    const BETA_2: f64 = 0.999;
-    /// As in the paper and in PyTorch.
-    const EPSILON: f64 = 1e-8;
+impl OptimizerKind {
+    /// What is remembered of a parameter, in the order of its [`Moments`]; the names of tensors in
+    /// checkpoints begin with these.
+    pub(crate) const fn moment_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Adam => &["adam.first", "adam.second"],
+            Self::Adagrad => &["adagrad.sum"],
+        }
+    }
+
+    /// A step after which so many were made. Adam is that of Kingma and Ba (2015), Adagrad that of
+    /// Duchi et al. (2011), with the constants of the papers and of PyTorch.
+    fn step(self, steps: u64, learning_rate: f64, grad_factor: f64) -> OptimizerStep {
+        const BETA_1: f64 = 0.9;
+        const BETA_2: f64 = 0.999;
+        let grad_factor = grad_factor as f32;
+        match self {
+            Self::Adam => OptimizerStep::Adam(AdamStep {
+                beta_1: BETA_1 as f32,
+                beta_2: BETA_2 as f32,
+                rate: (learning_rate / (1.0 - BETA_1.powf(steps as f64))) as f32,
+                second_factor: (1.0 / (1.0 - BETA_2.powf(steps as f64)).sqrt()) as f32,
+                epsilon: 1e-8,
+                grad_factor,
+            }),
+            Self::Adagrad => OptimizerStep::Adagrad(AdagradStep {
+                rate: learning_rate as f32,
+                epsilon: 1e-10,
+                grad_factor,
+            }),
+        }
+    }
+}
+
+impl Optimizer {
+    pub(crate) fn new(kind: OptimizerKind) -> Self {
+        Self { kind, steps: 0, moments: BTreeMap::new() }
+    }
 
     /// One step down `grad_factor` times the gradients; of a network with some rows of `full` tables,
     /// it gives the network with all of them.
@@ -37,27 +72,21 @@ impl Adam {
         grad_factor: f64,
     ) -> Network {
         self.steps += 1;
-        let steps = self.steps as f64;
-        let step = AdamStep {
-            beta_1: Self::BETA_1 as f32,
-            beta_2: Self::BETA_2 as f32,
-            rate: (learning_rate / (1.0 - Self::BETA_1.powf(steps))) as f32,
-            second_factor: (1.0 / (1.0 - Self::BETA_2.powf(steps)).sqrt()) as f32,
-            epsilon: Self::EPSILON as f32,
-            grad_factor: grad_factor as f32,
-        };
+        let step = self.kind.step(self.steps, learning_rate, grad_factor);
+        let n_moments = self.kind.moment_names().len();
         let moments = &mut self.moments;
         let grads = &mut grads;
-        network.map(&mut Stepper { path: Path::default(), grads, moments, full, step })
+        network.map(&mut Stepper { path: Path::default(), grads, n_moments, moments, full, step })
     }
 }
 
 struct Stepper<'a> {
     path: Path,
     grads: &'a mut GradientsParams,
+    n_moments: usize,
     moments: &'a mut BTreeMap<String, Moments>,
     full: Option<FullTables>,
-    step: AdamStep,
+    step: OptimizerStep,
 }
 
 impl ModuleMapper for Stepper<'_> {
@@ -76,22 +105,23 @@ impl ModuleMapper for Stepper<'_> {
         };
         // Taken out and put back, so that nothing else holds the tensors and they change in place.
         let moments = self.moments.remove(&name);
-        let moments = moments.unwrap_or_else(|| zero_moments(len, &grad.device()));
+        let moments = moments.unwrap_or_else(|| zeros(self.n_moments, len, &grad.device()));
         let (id, tensor, mapper) = param.consume();
         let (tensor, moments) = match full {
             Some((table, ids)) => {
                 let mut shape: [usize; D] = tensor.dims();
                 shape[0] = len / shape[1..].iter().product::<usize>();
-                let (table, moments) = adam_rows(self.step, table, grad, ids, moments);
+                let (table, moments) = step_rows(self.step, table, grad, ids, moments);
                 (table.reshape(shape), moments)
             }
-            None => adam_step(self.step, tensor.inner(), grad, moments),
+            None => step_all(self.step, tensor.inner(), grad, moments),
         };
         self.moments.insert(name, moments);
         Param::from_mapped_value(id, Tensor::from_inner(tensor).require_grad(), mapper)
     }
 }
 
-fn zero_moments(len: usize, device: &Device) -> Moments {
-    Moments { first: Tensor::zeros([len], device), second: Tensor::zeros([len], device) }
+fn zeros(n_moments: usize, len: usize, device: &Device) -> Moments {
+    // Each its own: clones of one would share their values and be copied when they change.
+    (0..n_moments).map(|_| Tensor::zeros([len], device)).collect()
 }

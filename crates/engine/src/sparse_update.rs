@@ -10,9 +10,10 @@ use std::sync::Arc;
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::Tensor;
 
+use crate::batch::Batch;
 use crate::config::Config;
 use crate::encoder::Queries;
-use crate::network::{Batch, Network};
+use crate::network::Network;
 use crate::ops::{BatchAnswers, gather_rows};
 use crate::parameters::{Path, keeps_path, like};
 use crate::part::TableRows;
@@ -140,7 +141,7 @@ mod tests {
     use crate::device::Device;
     use crate::encoder::EncoderKind;
     use crate::ops::Workspace;
-    use crate::optimizer::Adam;
+    use crate::optimizer::Optimizer;
     use crate::output::{Draw, Negatives};
     use crate::parameters::tensors;
     use crate::part::Domain;
@@ -182,7 +183,7 @@ mod tests {
             let steps = |narrows: bool| {
                 let mut model =
                     Network::new(&config, &domain, Weights::new(1, Device::Cpu.burn().autodiff()));
-                let mut adam = Adam::default();
+                let mut optimizer = Optimizer::new(config.training.optimizer);
                 // The second finds the moments of the first.
                 for update in 0..2 {
                     let mut batch = whole_batch.clone();
@@ -197,7 +198,7 @@ mod tests {
                     let noise = Noise::new(1, update);
                     let loss = model.loss(&batch, &config, &noise, &workspace).total;
                     let grads = GradientsParams::from_grads(loss.backward(), &model);
-                    model = adam.step(model, grads, full, 0.01, 1.0);
+                    model = optimizer.step(model, grads, full, 0.01, 1.0);
                 }
                 values(&model)
             };

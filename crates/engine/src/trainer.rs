@@ -14,19 +14,17 @@ pub(crate) mod tests;
 use std::sync::Arc;
 use std::time::Instant;
 
-use burn::module::Module;
 use fullrank_graph::{Graph, Split};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::Error;
-use crate::evaluate::rank_answers;
+use crate::evaluate::{rank_answers, rank_sample};
 use crate::learner::{Learner, NotFinite, UpdateAt};
 use crate::metrics::{Metrics, metrics};
 use crate::model::Model;
 use crate::network::Network;
-use crate::optimizer::Adam;
 use crate::progress::{Best, End, EpochRecord, Event, Progress, Signal, Trained};
 use crate::random::{Weights, shuffled};
 pub(crate) use forecast::step_bytes;
@@ -110,15 +108,15 @@ impl Trainer {
         config.check_fit(&graph)?;
         let weights = Weights::new(config.training.seed, device.burn().autodiff());
         let network = Network::new(&config, &config.domain(&graph), weights);
+        let learner = Learner::new(network, &config, graph.entities().len());
         let position = Position { plateau_factor: 1.0, ..Position::default() };
-        Self::at(graph, config, State { network, adam: Adam::default(), position })
+        Self::at(graph, config, State { learner, position })
     }
 
     /// A training that goes on from a state.
     pub(crate) fn at(graph: Arc<Graph>, config: Config, state: State) -> Result<Self, Error> {
-        let State { network, adam, position } = state;
+        let State { learner, position } = state;
         let items = ItemList::of(&graph, &config)?;
-        let learner = Learner::new(network, adam, &config, graph.entities().len());
         let batches = n_batches(items.len(), config.training.batch);
         let learning_rate = learning_rate_at(&config.training, &position, batches);
         let (order, best) = (None, None);
@@ -177,9 +175,13 @@ impl Trainer {
     /// # Errors
     /// When a score is not a number, or when `progress` says stop.
     pub fn validate(&self, progress: &mut Progress) -> Result<Option<Metrics>, Error> {
-        let mut scorer = self.learner.network().valid().scoring();
+        let mut scorer = self.learner.asked().scoring();
         scorer.precision = self.config.precision(self.graph.entities().len());
-        let ranks = rank_answers(&self.graph, Split::Valid, &scorer, progress)?;
+        let (graph, split) = (&*self.graph, Split::Valid);
+        let ranks = match self.config.training.valid_sample {
+            Some(queries) => rank_sample(graph, split, queries, &scorer, progress)?,
+            None => rank_answers(graph, split, &scorer, progress)?,
+        };
         Ok(metrics(&ranks))
     }
 
@@ -236,7 +238,7 @@ impl Trainer {
         while !self.is_over() {
             let record = self.epoch(progress)?;
             if record.best {
-                self.best = Some(self.learner.network().valid());
+                self.best = Some(self.learner.asked());
             }
             if progress(Event::Epoch(&record)) == Signal::Stop && !self.is_over() {
                 return Err(Error::Interrupted);
@@ -261,16 +263,12 @@ impl Trainer {
         };
         let stopped =
             Trained { best: as_it_is, updates, epochs: epoch, end: End::Stopped, seconds };
-        let network = best.unwrap_or_else(|| learner.into_network().valid());
+        let network = best.unwrap_or_else(|| learner.asked());
         Model::new(graph, config, network, trained.unwrap_or(stopped))
     }
 
-    pub(crate) fn network(&self) -> &Network {
-        self.learner.network()
-    }
-
-    pub(crate) fn adam(&self) -> &Adam {
-        &self.learner.adam
+    pub(crate) fn learner(&self) -> &Learner {
+        &self.learner
     }
 
     pub(crate) fn position(&self) -> &Position {
@@ -319,8 +317,7 @@ impl Trainer {
 /// Where a training begins, or goes on.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) network: Network,
-    pub(crate) adam: Adam,
+    pub(crate) learner: Learner,
     pub(crate) position: Position,
 }
 

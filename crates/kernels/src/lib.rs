@@ -11,13 +11,14 @@
 //!   scores are in [`distance`], [`pointwise`], [`mixtape`] and [`mlp`].
 //! - [`tiles`] cuts a batch and its objects into tiles of logits; [`loss`] makes losses and gradients of
 //!   them, [`log_probs`] log-probabilities, both over a range of objects, with [`log_sum`] to merge.
-//! - [`batch_norm`], [`messages`] along edges, [`gather`] of rows, [`pairwise`] scores and steps of
-//!   [`adam`] are whole operations.
+//! - [`batch_norm`], [`messages`] along edges, [`gather`] of rows, [`pairwise`] scores, steps of [`adam`]
+//!   and [`adagrad`], and [`moving_average`] are whole operations.
 //!
 //! This is the crate with `unsafe` code.
 
 #![expect(unsafe_code, reason = "SIMD chosen at run time, gemm's face of pointers, and AMX")]
 
+pub mod adagrad;
 pub mod adam;
 mod aligned;
 pub mod batch_norm;
@@ -30,6 +31,7 @@ pub mod loss;
 pub mod messages;
 pub mod mixtape;
 pub mod mlp;
+pub mod moving_average;
 pub mod pair_score;
 pub mod pairwise;
 pub mod pointwise;

@@ -6,6 +6,7 @@
 //! The baseline of x86 differs from the others in the last bits, so a run repeats bit for bit on one
 //! instruction set.
 
+use crate::adagrad::AdagradStep;
 use crate::adam::AdamStep;
 
 /// Sums of exponentials below are made in log space: well above what the floor under a few of them
@@ -115,6 +116,11 @@ dispatched!(
     /// One step of Adam on a parameter, from its gradient and its two moments.
     pub adam, adam_body,
     (step: AdamStep, parameter: &mut [f32], grad: &[f32], first: &mut [f32], second: &mut [f32])
+);
+dispatched!(
+    /// A step of Adagrad for values, the sums of squares of their gradients, and a gradient.
+    pub adagrad, adagrad_body,
+    (step: AdagradStep, parameter: &mut [f32], sum: &mut [f32], grad: &[f32])
 );
 dispatched!(
     /// log Σ_k factor_k·row_k, value by value, of rows of exponentials, one per factor; false if a sum
@@ -362,6 +368,20 @@ fn adam_body<const FMA: bool>(
         *second = multiply_add::<FMA>(step.beta_2, *second, (1.0 - step.beta_2) * grad * grad);
         let root = multiply_add::<FMA>(second.sqrt(), step.second_factor, step.epsilon);
         *parameter -= step.rate * *first / root;
+    }
+}
+
+#[inline(always)]
+fn adagrad_body<const FMA: bool>(
+    step: AdagradStep,
+    parameter: &mut [f32],
+    sum: &mut [f32],
+    grad: &[f32],
+) {
+    for ((parameter, sum), grad) in parameter.iter_mut().zip(sum).zip(grad) {
+        let grad = step.grad_factor * grad;
+        *sum = multiply_add::<FMA>(grad, grad, *sum);
+        *parameter -= step.rate * grad / (sum.sqrt() + step.epsilon);
     }
 }
 

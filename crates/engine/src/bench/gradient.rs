@@ -10,10 +10,11 @@ use std::time::Instant;
 use burn::optim::GradientsParams;
 
 use super::trainable;
+use crate::batch::Batch;
 use crate::config::Config;
 use crate::error::Error;
 use crate::model::Model;
-use crate::network::{Batch, Network};
+use crate::network::Network;
 use crate::ops::Workspace;
 use crate::parameters::gradients;
 use crate::random::{Noise, shuffled};

@@ -8,7 +8,7 @@ use toml::Value;
 use super::listing::{all_settings, owners};
 use super::{Choice, Config, EncoderKind, OutputKind, ScoreKind, plain};
 use crate::error::Error;
-use crate::settings::{Fault, Group, NotAllowed, Origin, Range, Refusal, Setting};
+use crate::settings::{Fault, Group, NotAllowed, OptimizerKind, Origin, Range, Refusal, Setting};
 
 /// Settings as they were given, not yet checked.
 #[derive(Debug, Clone, Default)]
@@ -139,6 +139,10 @@ impl RawConfig {
                 faults.push(Fault { name, origin, what });
             }
         }
+        let training = &mut config.training;
+        if training.optimizer == OptimizerKind::Adagrad && !self.gives("learning_rate") {
+            training.learning_rate = ADAGRAD_RATE;
+        }
         (config, faults)
     }
 
@@ -184,6 +188,9 @@ impl RawConfig {
         found
     }
 }
+
+/// Steps of Adagrad only become shorter, so they start long: as in Lacroix et al. 2018.
+const ADAGRAD_RATE: f64 = 0.1;
 
 /// What a setting lacks to mean something.
 struct Lack {

@@ -7,7 +7,10 @@ use burn::nn::{BatchNorm, BatchNormConfig};
 use burn::tensor::{Tensor, TensorData};
 
 use super::graph_convolution::MessageConfig;
-use super::{Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, Table, table};
+use super::{
+    Bilinear, Encode, Encoded, EncoderFacts, EncoderSettings, Pairs, Pass, Queries, RelationScores,
+    Table, matrix, table,
+};
 use crate::ops::{Compose, Message, Messages, gather_rows, sum_messages};
 use crate::part::{Build, Edges, Formula};
 use crate::random::{Noise, Weights};
@@ -81,6 +84,7 @@ struct Layer {
 impl Encode for CompGcn {
     type Settings = CompGcnConfig;
     const FACTS: EncoderFacts = EncoderFacts {
+        bilinear: Bilinear::VECTORS,
         reads_edges: true,
         ..EncoderFacts::new(Formula::linear(
             "Σ s′·r′·o′, vectors made of neighbours and relations",
@@ -125,10 +129,17 @@ impl Encode for CompGcn {
         let subject = gather_rows(pass.objects.clone(), Arc::clone(&queries.subjects));
         let relation = self.relations_after(self.layers.len());
         let relation = gather_rows(relation, Arc::clone(&queries.relations));
-        Encoded {
-            query: subject.clone() * relation.clone(),
-            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
-        }
+        Encoded { query: subject.clone() * relation.clone(), factors: vec![subject, relation] }
+    }
+
+    fn transposed(&self, pairs: Pairs) -> Tensor<2> {
+        let relations = self.relations_after(self.layers.len());
+        gather_rows(relations, pairs.relations) * pairs.objects
+    }
+
+    fn relation_scores(&self, pairs: Pairs) -> RelationScores {
+        let contexts = pairs.subjects * pairs.objects;
+        RelationScores { contexts, relations: self.relations_after(self.layers.len()) }
     }
 
     fn objects(&self, noise: Option<&Noise>) -> Tensor<2> {
@@ -181,11 +192,11 @@ impl CompGcn {
 impl Layer {
     fn new((width, out): (usize, usize), weights: &mut Weights) -> Self {
         Self {
-            loop_relation: table(1, width, weights),
-            facts: table(width, out, weights),
-            inverses: table(width, out, weights),
-            loops: table(width, out, weights),
-            relation: table(width, out, weights),
+            loop_relation: matrix(1, width, weights),
+            facts: matrix(width, out, weights),
+            inverses: matrix(width, out, weights),
+            loops: matrix(width, out, weights),
+            relation: matrix(width, out, weights),
             norm: BatchNormConfig::new(out)
                 .with_epsilon(1e-5)
                 .with_momentum(0.1)

@@ -4,7 +4,8 @@ use burn::module::Module;
 use burn::tensor::Tensor;
 
 use super::{
-    Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, halves, moduli, rows, tables,
+    Bilinear, Encode, Encoded, EncoderFacts, Pairs, Pass, Queries, QueryDropout, RelationScores,
+    Table, halves, moduli, rows, tables,
 };
 use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
@@ -19,6 +20,7 @@ pub(crate) struct ComplEx {
 impl Encode for ComplEx {
     type Settings = QueryDropout;
     const FACTS: EncoderFacts = EncoderFacts {
+        bilinear: Bilinear::VECTORS,
         halves: true,
         ..EncoderFacts::new(Formula::linear("Re Σ s·r·ō, complex numbers", "(E + 2R)·d"))
     };
@@ -36,10 +38,18 @@ impl Encode for ComplEx {
         let re =
             subject_re.clone() * relation_re.clone() - subject_im.clone() * relation_im.clone();
         let im = subject_re * relation_im + subject_im * relation_re;
-        Encoded {
-            query: Tensor::cat(vec![re, im], 1),
-            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
-        }
+        Encoded { query: Tensor::cat(vec![re, im], 1), factors: vec![subject, relation] }
+    }
+
+    /// Re(s·r·ō) is the dot product of s with conj(r)·o.
+    fn transposed(&self, pairs: Pairs) -> Tensor<2> {
+        conjugate_product(rows(&self.relation, &pairs.relations), pairs.objects)
+    }
+
+    /// Re(s·r·ō) is the dot product of r with conj(s)·o.
+    fn relation_scores(&self, pairs: Pairs) -> RelationScores {
+        let contexts = conjugate_product(pairs.subjects, pairs.objects);
+        RelationScores { contexts, relations: self.relation.val() }
     }
 
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
@@ -49,4 +59,11 @@ impl Encode for ComplEx {
     fn magnitudes(vectors: Tensor<2>) -> Tensor<2> {
         moduli(vectors)
     }
+}
+
+/// conj(a)·b of complex rows.
+fn conjugate_product(a: Tensor<2>, b: Tensor<2>) -> Tensor<2> {
+    let ((a_re, a_im), (b_re, b_im)) = (halves(a), halves(b));
+    let re = a_re.clone() * b_re.clone() + a_im.clone() * b_im.clone();
+    Tensor::cat(vec![re, a_re * b_im - a_im * b_re], 1)
 }

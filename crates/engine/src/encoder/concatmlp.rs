@@ -39,7 +39,7 @@ impl Encode for ConcatMlp {
         let relation = rows(&self.relation, &queries.relations);
         Encoded {
             query: Tensor::cat(vec![subject.clone(), relation.clone()], 1),
-            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
+            factors: vec![subject, relation],
         }
     }
 

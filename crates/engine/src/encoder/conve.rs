@@ -149,7 +149,7 @@ impl Encode for ConvE {
             image = convolution.forward(image, pass.noise);
         }
         let query = self.readout.forward(image.flatten::<3>(2, 3), pass.noise);
-        Encoded { query, factors: [subject, relation].map(Self::magnitudes).into() }
+        Encoded { query, factors: vec![subject, relation] }
     }
 
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {

@@ -4,7 +4,10 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, rows, table};
+use super::{
+    Bilinear, Encode, Encoded, EncoderFacts, Pairs, Pass, Queries, QueryDropout, RelationScores,
+    Table, rows, table,
+};
 use crate::part::{Build, Formula, TableRows};
 use crate::random::{Noise, Weights};
 
@@ -19,6 +22,7 @@ pub(crate) struct Cp {
 impl Encode for Cp {
     type Settings = QueryDropout;
     const FACTS: EncoderFacts = EncoderFacts {
+        bilinear: Bilinear::VECTORS,
         tables: &[
             ("subject", TableRows::Entities),
             ("object", TableRows::Entities),
@@ -42,10 +46,16 @@ impl Encode for Cp {
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.subject, &queries.subjects);
         let relation = rows(&self.relation, &queries.relations);
-        Encoded {
-            query: subject.clone() * relation.clone(),
-            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
-        }
+        Encoded { query: subject.clone() * relation.clone(), factors: vec![subject, relation] }
+    }
+
+    fn transposed(&self, pairs: Pairs) -> Tensor<2> {
+        rows(&self.relation, &pairs.relations) * pairs.objects
+    }
+
+    fn relation_scores(&self, pairs: Pairs) -> RelationScores {
+        let contexts = pairs.subjects * pairs.objects;
+        RelationScores { contexts, relations: self.relation.val() }
     }
 
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {

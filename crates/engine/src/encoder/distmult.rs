@@ -3,7 +3,10 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, rows, tables};
+use super::{
+    Bilinear, Encode, Encoded, EncoderFacts, Pairs, Pass, Queries, QueryDropout, RelationScores,
+    Table, rows, tables,
+};
 use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
 
@@ -16,7 +19,10 @@ pub(crate) struct DistMult {
 
 impl Encode for DistMult {
     type Settings = QueryDropout;
-    const FACTS: EncoderFacts = EncoderFacts::new(Formula::linear("Σ s·r·o", "(E + 2R)·d"));
+    const FACTS: EncoderFacts = EncoderFacts {
+        bilinear: Bilinear::VECTORS,
+        ..EncoderFacts::new(Formula::linear("Σ s·r·o", "(E + 2R)·d"))
+    };
 
     fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
         let [entity, relation] = tables(build, weights);
@@ -26,10 +32,16 @@ impl Encode for DistMult {
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.entity, &queries.subjects);
         let relation = rows(&self.relation, &queries.relations);
-        Encoded {
-            query: subject.clone() * relation.clone(),
-            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
-        }
+        Encoded { query: subject.clone() * relation.clone(), factors: vec![subject, relation] }
+    }
+
+    fn transposed(&self, pairs: Pairs) -> Tensor<2> {
+        rows(&self.relation, &pairs.relations) * pairs.objects
+    }
+
+    fn relation_scores(&self, pairs: Pairs) -> RelationScores {
+        let contexts = pairs.subjects * pairs.objects;
+        RelationScores { contexts, relations: self.relation.val() }
     }
 
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {

@@ -5,7 +5,8 @@ use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
 use super::{
-    Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, QueryDropout, Table, rows,
+    Bilinear, Encode, Encoded, EncoderFacts, EncoderSettings, Pairs, Pass, Queries, QueryDropout,
+    RelationScores, Table, rows,
 };
 use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
@@ -41,8 +42,10 @@ pub(crate) struct Ensemble {
 
 impl Encode for Ensemble {
     type Settings = EnsembleConfig;
-    const FACTS: EncoderFacts =
-        EncoderFacts::new(Formula::linear("Σ_k w_k Σ s_k·r_k·o_k", "(E + 2R)·d + members"));
+    const FACTS: EncoderFacts = EncoderFacts {
+        bilinear: Bilinear::VECTORS,
+        ..EncoderFacts::new(Formula::linear("Σ_k w_k Σ s_k·r_k·o_k", "(E + 2R)·d + members"))
+    };
 
     fn refuse(own: &EnsembleConfig, dim: usize) -> Option<String> {
         let members = own.members;
@@ -63,7 +66,7 @@ impl Encode for Ensemble {
         // Every member starts as a model of its own width would.
         let mut table = |rows: usize| {
             let bound = (6.0 / (rows + dim / members) as f64).sqrt();
-            Table::from_tensor(weights.uniform([rows, dim], bound))
+            Table::from_tensor(weights.vectors_within([rows, dim], bound))
         };
         let (entity, relation) = (table(build.entities()), table(build.relations()));
         let mean = Tensor::full([members], 1.0 / members as f64, &weights.device);
@@ -73,18 +76,30 @@ impl Encode for Ensemble {
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.entity, &queries.subjects);
         let relation = rows(&self.relation, &queries.relations);
-        let [n_queries, dim] = subject.dims();
-        let [members] = self.weight.dims();
-        let products = subject.clone() * relation.clone();
-        let products = products.reshape([n_queries, members, dim / members]);
-        let query = products * self.weight.val().reshape([1, members, 1]);
-        Encoded {
-            query: query.reshape([n_queries, dim]),
-            factors: [subject, relation].map(Self::magnitudes).into(),
-        }
+        let query = self.weighted(subject.clone() * relation.clone());
+        Encoded { query, factors: vec![subject, relation] }
+    }
+
+    fn transposed(&self, pairs: Pairs) -> Tensor<2> {
+        self.weighted(rows(&self.relation, &pairs.relations) * pairs.objects)
+    }
+
+    fn relation_scores(&self, pairs: Pairs) -> RelationScores {
+        let contexts = self.weighted(pairs.subjects * pairs.objects);
+        RelationScores { contexts, relations: self.relation.val() }
     }
 
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
         self.entity.val()
+    }
+}
+
+impl Ensemble {
+    /// Products of vectors, those of each member times its weight, `[N, D]`.
+    fn weighted(&self, products: Tensor<2>) -> Tensor<2> {
+        let [n, dim] = products.dims();
+        let [members] = self.weight.dims();
+        let products = products.reshape([n, members, dim / members]);
+        (products * self.weight.val().reshape([1, members, 1])).reshape([n, dim])
     }
 }

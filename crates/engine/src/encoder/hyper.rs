@@ -113,7 +113,7 @@ impl Encode for HypEr {
         let channels = filters.matmul(windows(input, [1, FILTER]));
         let channels = self.channels.forward(channels, pass.noise);
         let query = self.readout.forward(channels, pass.noise);
-        Encoded { query, factors: [subject, relation].map(Self::magnitudes).into() }
+        Encoded { query, factors: vec![subject, relation] }
     }
 
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {

@@ -4,6 +4,7 @@
 //! `dim`, mostly that of h, too, and knows the scores they are made for; what these are is in `score`.
 //! What is made of scores is the business of the output layer.
 
+mod bilinear;
 mod compgcn;
 mod complex;
 mod concatmlp;
@@ -32,7 +33,8 @@ use crate::ops::gather_rows;
 use crate::part::{Build, Domain, Formula, TableRows, Tables, kinds};
 use crate::random::{Noise, Weights};
 use crate::score::{ScoreKind, uneven};
-use crate::settings::{Range, Refusal, Settings, With, settings};
+use crate::settings::{Choice, Range, Refusal, Settings, With, settings};
+pub(crate) use bilinear::{Bilinear, Pairs, RelationScores};
 
 /// A batch of queries; relations include inverses.
 #[derive(Debug, Clone)]
@@ -55,7 +57,7 @@ pub(crate) struct Pass<'a> {
 pub(crate) struct Encoded {
     /// h, `[B, C]`, where C is the width of query vectors.
     pub(crate) query: Tensor<2>,
-    /// What N3 and L2 keep small: magnitudes of the factors, `[B, …]` each.
+    /// What penalties keep small: the row of the subject and, where it is one, of the relation.
     pub(crate) factors: Vec<Tensor<2>>,
 }
 
@@ -68,6 +70,9 @@ pub(crate) struct EncoderFacts {
     pub(crate) halves: bool,
     /// Whether it normalises over a batch, which must then have several items.
     pub(crate) normalises_batch: bool,
+    /// Whether its score is linear in subject, relation and object, each by itself: for DURA and
+    /// relation prediction.
+    pub(crate) bilinear: Option<Bilinear>,
     /// Whether vectors are made of the training facts, too.
     pub(crate) reads_edges: bool,
     /// Width of query vectors, in units of `dim`; other than 1 only for scores that can do with it.
@@ -87,6 +92,7 @@ impl EncoderFacts {
             formula,
             halves: false,
             normalises_batch: false,
+            bilinear: None,
             reads_edges: false,
             query_width: 1,
             scores: ALL_SCORES,
@@ -96,7 +102,7 @@ impl EncoderFacts {
     }
 }
 
-const ALL_SCORES: &[ScoreKind] = <ScoreKind as crate::settings::Choice>::ALL;
+const ALL_SCORES: &[ScoreKind] = <ScoreKind as Choice>::ALL;
 
 /// What every encoder can do.
 pub(crate) trait Encode: Module {
@@ -120,6 +126,22 @@ pub(crate) trait Encode: Module {
     /// The table of object vectors, `[E, D]`.
     fn objects(&self, noise: Option<&Noise>) -> Tensor<2>;
     fn forward(&self, queries: &Queries, pass: &Pass) -> Encoded;
+
+    /// W_r·o of each pair, `[N, D]`, where the score is sᵀ·W_r·o.
+    ///
+    /// # Panics
+    /// If the encoder is not bilinear, which its facts say.
+    fn transposed(&self, _: Pairs) -> Tensor<2> {
+        panic!("{self:?} is not bilinear")
+    }
+
+    /// The scores of each pair with all relations, as a product.
+    ///
+    /// # Panics
+    /// If the encoder is not bilinear, which its facts say.
+    fn relation_scores(&self, _: Pairs) -> RelationScores {
+        panic!("{self:?} is not bilinear")
+    }
 
     /// What a norm of these vectors is made of: absolute values, or moduli of complex numbers.
     fn magnitudes(vectors: Tensor<2>) -> Tensor<2> {
@@ -252,6 +274,20 @@ macro_rules! encoders {
                 }
             }
 
+            /// W_r·o of each pair, `[N, D]`.
+            pub(crate) fn transposed(&self, pairs: Pairs) -> Tensor<2> {
+                match self {
+                    $(Self::$name(encoder) => encoder.transposed(pairs),)*
+                }
+            }
+
+            /// The scores of each pair with all relations, as a product.
+            pub(crate) fn relation_scores(&self, pairs: Pairs) -> RelationScores {
+                match self {
+                    $(Self::$name(encoder) => encoder.relation_scores(pairs),)*
+                }
+            }
+
             /// What a norm of these vectors is made of.
             pub(crate) fn magnitudes(&self, vectors: Tensor<2>) -> Tensor<2> {
                 match self {
@@ -303,7 +339,7 @@ impl EncoderConfig {
 
     /// What such an encoder refuses.
     pub(crate) fn refusals(&self, with: &With) -> Vec<Refusal> {
-        let (facts, name) = (self.facts(), crate::settings::Choice::name(self.kind()));
+        let (facts, name) = (self.facts(), self.kind().name());
         let dim = with.model.dim;
         let is_uneven = facts.halves && !dim.is_multiple_of(2);
         let is_single = facts.normalises_batch && with.training.batch == 1;
@@ -311,6 +347,7 @@ impl EncoderConfig {
             is_uneven.then(|| uneven(name, dim)),
             self.refuse_dim(dim).map(|what| Refusal::new("dim", what)),
             is_single.then(|| crate::layers::single_items(name)),
+            bilinear::refuse(name, &facts, with),
             refuse_score(name, &facts, with),
         ]
         .into_iter()
@@ -336,6 +373,11 @@ fn refuse_score(encoder: &str, facts: &EncoderFacts, with: &With) -> Option<Refu
 pub(crate) type Table = Param<Tensor<2>>;
 
 pub(crate) fn table(rows: usize, columns: usize, weights: &mut Weights) -> Table {
+    Param::from_tensor(weights.vectors(rows, columns))
+}
+
+/// A learned matrix that is no table of vectors.
+pub(crate) fn matrix(rows: usize, columns: usize, weights: &mut Weights) -> Table {
     Param::from_tensor(weights.xavier(rows, columns))
 }
 

@@ -3,8 +3,12 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
 
-use super::{Encode, Encoded, EncoderFacts, Pass, Queries, QueryDropout, Table, rows, table};
-use crate::ops::relation_matmul;
+use super::bilinear::outer;
+use super::{
+    Bilinear, Encode, Encoded, EncoderFacts, Pairs, Pass, Queries, QueryDropout, RelationScores,
+    Table, rows, table,
+};
+use crate::ops::{relation_matmul, transposed_relation_matmul};
 use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
 
@@ -18,7 +22,10 @@ pub(crate) struct Rescal {
 
 impl Encode for Rescal {
     type Settings = QueryDropout;
-    const FACTS: EncoderFacts = EncoderFacts::new(Formula::linear("sᵀ·W_r·o", "E·d + 2R·d²"));
+    const FACTS: EncoderFacts = EncoderFacts {
+        bilinear: Bilinear::MATRICES,
+        ..EncoderFacts::new(Formula::linear("sᵀ·W_r·o", "E·d + 2R·d²"))
+    };
 
     fn n_parameters(build: &Build<Self::Settings>) -> usize {
         (build.entities() + build.relations() * build.dim()) * build.dim()
@@ -29,14 +36,24 @@ impl Encode for Rescal {
         let entity = table(build.entities(), dim, weights);
         // Every relation is a matrix of its own, so the fans are those of one of them.
         let bound = (6.0 / (2 * dim) as f64).sqrt();
-        let relation = weights.uniform([build.relations(), dim * dim], bound);
+        let relation = weights.vectors_within([build.relations(), dim * dim], bound);
         Self { entity, relation: Table::from_tensor(relation) }
     }
 
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.entity, &queries.subjects);
         let query = relation_matmul(subject.clone(), self.relation.val(), &queries.relations);
-        Encoded { query, factors: vec![Self::magnitudes(subject)] }
+        Encoded { query, factors: vec![subject] }
+    }
+
+    fn transposed(&self, pairs: Pairs) -> Tensor<2> {
+        transposed_relation_matmul(pairs.objects, self.relation.val(), &pairs.relations)
+    }
+
+    /// s·oᵀ, flattened, against every matrix: N·d² numbers.
+    fn relation_scores(&self, pairs: Pairs) -> RelationScores {
+        let contexts = outer(pairs.subjects, pairs.objects);
+        RelationScores { contexts, relations: self.relation.val() }
     }
 
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {

@@ -6,7 +6,10 @@ use burn::module::Module;
 use burn::tensor::{Tensor, activation};
 
 use super::graph_convolution::MessageConfig;
-use super::{Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, Table, rows, table};
+use super::{
+    Bilinear, Encode, Encoded, EncoderFacts, EncoderSettings, Pairs, Pass, Queries, RelationScores,
+    Table, matrix, rows, table,
+};
 use crate::ops::{Compose, Message, Messages, gather_rows, sum_messages};
 use crate::part::{Build, Edges, Formula};
 use crate::random::{Noise, Weights};
@@ -59,6 +62,7 @@ struct Layer {
 impl Encode for Rgcn {
     type Settings = RgcnConfig;
     const FACTS: EncoderFacts = EncoderFacts {
+        bilinear: Bilinear::VECTORS,
         reads_edges: true,
         ..EncoderFacts::new(Formula::linear(
             "Σ s′·r·o′, entity vectors made of neighbours",
@@ -94,9 +98,9 @@ impl Encode for Rgcn {
             // Each basis is a matrix of its own, with its own fans.
             let bound = (6.0 / (width + out) as f64).sqrt();
             Layer {
-                coefficients: table(build.relations(), own.bases, weights),
+                coefficients: matrix(build.relations(), own.bases, weights),
                 bases: Table::from_tensor(weights.uniform([own.bases * width, out], bound)),
-                own: table(width, out, weights),
+                own: matrix(width, out, weights),
             }
         };
         let layers = own.messages.layer_widths(dim).map(&mut layer).collect();
@@ -107,10 +111,16 @@ impl Encode for Rgcn {
     fn forward(&self, queries: &Queries, pass: &Pass) -> Encoded {
         let subject = gather_rows(pass.objects.clone(), Arc::clone(&queries.subjects));
         let relation = rows(&self.relation, &queries.relations);
-        Encoded {
-            query: subject.clone() * relation.clone(),
-            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
-        }
+        Encoded { query: subject.clone() * relation.clone(), factors: vec![subject, relation] }
+    }
+
+    fn transposed(&self, pairs: Pairs) -> Tensor<2> {
+        rows(&self.relation, &pairs.relations) * pairs.objects
+    }
+
+    fn relation_scores(&self, pairs: Pairs) -> RelationScores {
+        let contexts = pairs.subjects * pairs.objects;
+        RelationScores { contexts, relations: self.relation.val() }
     }
 
     fn objects(&self, noise: Option<&Noise>) -> Tensor<2> {

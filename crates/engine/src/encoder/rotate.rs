@@ -41,7 +41,9 @@ impl Encode for RotatE {
     fn new(build: &Build<Self::Settings>, weights: &mut Weights) -> Self {
         Self {
             entity: table(build.entities(), build.dim(), weights),
-            relation: Param::from_tensor(weights.uniform([build.relations(), build.dim() / 2], PI)),
+            relation: Param::from_tensor(
+                weights.vectors_within([build.relations(), build.dim() / 2], PI),
+            ),
         }
     }
 
@@ -55,7 +57,7 @@ impl Encode for RotatE {
         Encoded {
             query: Tensor::cat(vec![turned_re, turned_im], 1),
             // The modulus of e^{iθ} is one: there is nothing to keep small.
-            factors: vec![Self::magnitudes(subject)],
+            factors: vec![subject],
         }
     }
 

@@ -182,6 +182,43 @@ fn every_encoder_equals_its_one_triple_formula() {
 }
 
 #[test]
+fn a_bilinear_score_is_that_of_its_subject_and_of_its_relation() {
+    let (subjects, relations, objects) = ([0, 4, 2, 4], [3, 0, 3, 1], [1, 1, 4, 0]);
+    let is_bilinear = |kind: &&EncoderKind| kind.facts().bilinear.is_some();
+    let kinds: Vec<_> = EncoderKind::ALL.iter().filter(is_bilinear).collect();
+    assert_eq!(kinds.len(), 9);
+    for kind in kinds {
+        let encoder = network(*kind).encoder;
+        let table = encoder.objects(None);
+        let queries = Queries { subjects: subjects.into(), relations: relations.into() };
+        let pass = Pass { objects: &table, noise: None };
+        let subject_rows = encoder.forward(&queries, &pass).factors.swap_remove(0);
+        let pairs = Pairs {
+            subjects: subject_rows.clone(),
+            relations: relations.into(),
+            objects: gather_rows(table, objects.into()),
+        };
+        let by_subject = (subject_rows * encoder.transposed(pairs.clone())).sum_dim(1);
+        let by_subject: Vec<f32> = by_subject.into_data().try_into_vec().unwrap();
+        let RelationScores { contexts, relations: all } = encoder.relation_scores(pairs);
+        let by_relation: Vec<f32> =
+            contexts.matmul(all.transpose()).into_data().try_into_vec().unwrap();
+        for i in 0..4 {
+            let score = |relation: usize| {
+                formula(*kind, subjects[i] as usize, relation, objects[i] as usize)
+            };
+            let own = score(relations[i] as usize);
+            assert!((f64::from(by_subject[i]) - own).abs() < 1e-5 * own.abs().max(1.0), "{kind:?}");
+            for r in 0..4 {
+                let (found, expected) = (f64::from(by_relation[4 * i + r]), score(r));
+                let tolerance = 1e-5 * expected.abs().max(1.0);
+                assert!((found - expected).abs() < tolerance, "{kind:?} {found} {expected}");
+            }
+        }
+    }
+}
+
+#[test]
 fn parameters_are_counted_without_building_a_model() {
     for kind in EncoderKind::ALL {
         let mixture = "output = \"mixture\"\ncomponents = 3\nbias = true";
@@ -239,12 +276,13 @@ fn factors_are_the_rows_of_subject_and_relation() {
     let encoder = network(EncoderKind::ComplEx).encoder;
     let pass = Pass { objects: &encoder.objects(None), noise: None };
     let factors = encoder.forward(&queries, &pass).factors;
+    let magnitudes = encoder.magnitudes(factors[0].clone());
     let moduli: Vec<f32> = (0..3)
         .map(|i| {
             let row = &tables["encoder.entity"][18..24];
             row[i].hypot(row[i + 3]) as f32
         })
         .collect();
-    let found = factors[0].to_data().try_to_vec::<f32>().unwrap();
+    let found = magnitudes.to_data().try_to_vec::<f32>().unwrap();
     assert!(found.iter().zip(&moduli).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?} {moduli:?}");
 }

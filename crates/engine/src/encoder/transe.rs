@@ -32,10 +32,7 @@ impl Encode for TransE {
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.entity, &queries.subjects);
         let relation = rows(&self.relation, &queries.relations);
-        Encoded {
-            query: subject.clone() + relation.clone(),
-            factors: vec![Self::magnitudes(subject), Self::magnitudes(relation)],
-        }
+        Encoded { query: subject.clone() + relation.clone(), factors: vec![subject, relation] }
     }
 
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {

@@ -128,7 +128,7 @@ impl Encode for Transformer {
         }
         let mean = tokens.mean_dim(1).reshape([n_queries, dim]);
         let query = self.readout.forward(mean);
-        Encoded { query, factors: [subject, relation].map(Self::magnitudes).into() }
+        Encoded { query, factors: vec![subject, relation] }
     }
 
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Tensor;
 
+use super::bilinear::outer;
 use super::{
-    Encode, Encoded, EncoderFacts, EncoderSettings, Pass, Queries, QueryDropout, RelationDim,
-    Table, rows, table,
+    Bilinear, Encode, Encoded, EncoderFacts, EncoderSettings, Pairs, Pass, Queries, QueryDropout,
+    RelationDim, RelationScores, Table, rows, table,
 };
-use crate::ops::{gather_rows, relation_matmul};
+use crate::ops::{gather_rows, relation_matmul, transposed_relation_matmul};
 use crate::part::{Build, Formula};
 use crate::random::{Noise, Weights};
 use crate::settings::settings;
@@ -39,8 +40,10 @@ pub(crate) struct Tucker {
 
 impl Encode for Tucker {
     type Settings = TuckerConfig;
-    const FACTS: EncoderFacts =
-        EncoderFacts::new(Formula::linear("W ×₁ s ×₂ r ×₃ o", "E·d + (2R + d²)·d_r"));
+    const FACTS: EncoderFacts = EncoderFacts {
+        bilinear: Bilinear::MATRICES,
+        ..EncoderFacts::new(Formula::linear("W ×₁ s ×₂ r ×₃ o", "E·d + (2R + d²)·d_r"))
+    };
 
     fn n_parameters(build: &Build<Self::Settings>) -> usize {
         build.entities() * build.dim()
@@ -57,27 +60,52 @@ impl Encode for Tucker {
         let entity = table(build.entities(), dim, weights);
         let relation =
             table(build.relations(), build.own.relation.relation_dim(build.dim()), weights);
-        // As in the authors' code: the core is uniform in ±1.
-        let core = weights.uniform([build.own.relation.relation_dim(build.dim()), dim * dim], 1.0);
+        let core = weights.core(build.own.relation.relation_dim(build.dim()), dim);
         Self { entity, relation, core: Table::from_tensor(core) }
     }
 
     fn forward(&self, queries: &Queries, _: &Pass) -> Encoded {
         let subject = rows(&self.entity, &queries.subjects);
-        // A matrix for each distinct relation of the batch, not for each query.
-        let mut distinct = queries.relations.to_vec();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let place = |relation: &u32| distinct.partition_point(|other| other < relation) as u32;
-        let places: Arc<[u32]> = queries.relations.iter().map(place).collect();
-        let relation = gather_rows(self.relation.val(), distinct.into());
-        let matrices = relation.clone().matmul(self.core.val());
+        let Matrices { matrices, places, relation } = self.matrices(&queries.relations);
         let query = relation_matmul(subject.clone(), matrices, &places);
-        let factors = [subject, gather_rows(relation, places)].map(Self::magnitudes).into();
-        Encoded { query, factors }
+        Encoded { query, factors: vec![subject, gather_rows(relation, places)] }
+    }
+
+    fn transposed(&self, pairs: Pairs) -> Tensor<2> {
+        let Matrices { matrices, places, .. } = self.matrices(&pairs.relations);
+        transposed_relation_matmul(pairs.objects, matrices, &places)
+    }
+
+    /// The core with subject and object, against every relation.
+    fn relation_scores(&self, pairs: Pairs) -> RelationScores {
+        let contexts = outer(pairs.subjects, pairs.objects).matmul(self.core.val().transpose());
+        RelationScores { contexts, relations: self.relation.val() }
     }
 
     fn objects(&self, _: Option<&Noise>) -> Tensor<2> {
         self.entity.val()
+    }
+}
+
+/// The matrices of some relations.
+struct Matrices {
+    /// W_r, one a row.
+    matrices: Tensor<2>,
+    /// Which row is whose.
+    places: Arc<[u32]>,
+    /// The vectors that they were made of.
+    relation: Tensor<2>,
+}
+
+impl Tucker {
+    /// A matrix for each distinct relation of a batch, not for each query.
+    fn matrices(&self, relations: &[u32]) -> Matrices {
+        let mut distinct = relations.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let place = |relation: &u32| distinct.partition_point(|other| other < relation) as u32;
+        let places: Arc<[u32]> = relations.iter().map(place).collect();
+        let relation = gather_rows(self.relation.val(), distinct.into());
+        Matrices { matrices: relation.clone().matmul(self.core.val()), places, relation }
     }
 }

@@ -4,7 +4,6 @@
 //! the same in plain tensor operations: the reference in tests, and what runs on another device.
 //! Models are on the CPU alone today, as batch norm makes its statistics there.
 
-mod adam;
 mod adaptor;
 mod batch_norm;
 mod batched_matmul;
@@ -12,11 +11,12 @@ mod gather;
 mod log_probs;
 mod loss;
 mod messages;
+mod optimizer_step;
 mod pair_score;
 mod pairwise;
 mod relation_matmul;
 
-pub(crate) use adam::{Moments, adam_rows, adam_step, norm};
+pub(crate) use fullrank_kernels::adagrad::AdagradStep;
 pub(crate) use fullrank_kernels::adam::AdamStep;
 pub(crate) use fullrank_kernels::distance::Distance;
 pub(crate) use fullrank_kernels::mixtape::Mixtape;
@@ -35,6 +35,7 @@ pub(crate) use loss::{
     binary_cross_entropy, cross_entropy,
 };
 pub(crate) use messages::{Compose, Message, Messages, sum_messages};
+pub(crate) use optimizer_step::{Moments, OptimizerStep, follow, norm, step_all, step_rows};
 pub(crate) use pair_score::row_scores;
 pub(crate) use pairwise::{pairwise_bytes, pairwise_scores};
-pub(crate) use relation_matmul::relation_matmul;
+pub(crate) use relation_matmul::{relation_matmul, transposed_relation_matmul};

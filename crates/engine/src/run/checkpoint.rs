@@ -11,21 +11,37 @@ use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::files::{self, Stored, TensorFile, TensorReader, Values};
+use crate::average::Average;
+use crate::config::Config;
 use crate::device::Device;
 use crate::error::Error;
+use crate::learner::Learner;
 use crate::network::Network;
-use crate::ops::Moments;
-use crate::optimizer::Adam;
+use crate::optimizer::Optimizer;
 use crate::parameters::{Named, replace, tensors};
 use crate::trainer::{Position, State, Trainer};
 
 const MANIFEST: &str = "manifest.json";
 
+/// What a saved state is put into.
+#[derive(Debug)]
+pub(super) struct Fresh<'a> {
+    /// A network of the config, whatever its weights.
+    pub(super) network: Network,
+    pub(super) config: &'a Config,
+    pub(super) n_entities: usize,
+    pub(super) device: Device,
+}
+
 /// What the manifest says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Checkpoint {
     pub(super) position: Position,
-    adam_steps: u64,
+    #[serde(alias = "adam_steps")]
+    steps: u64,
+    /// Updates in the averaged weights, where they are averaged.
+    #[serde(default)]
+    averaged_updates: Option<u64>,
     /// Length of `metrics.jsonl`; what follows was written after this checkpoint.
     pub(super) metrics_bytes: u64,
     state: TensorFile,
@@ -40,29 +56,36 @@ impl Checkpoint {
     }
 
     /// The state that was saved, and its best weights checked: better now than after hours.
-    pub(super) fn load(
-        &self,
-        folder: &Path,
-        fresh: Network,
-        device: Device,
-    ) -> Result<State, Error> {
+    pub(super) fn load(&self, folder: &Path, fresh: Fresh) -> Result<State, Error> {
+        let Fresh { network, config, n_entities, device } = fresh;
         if let Some(best) = &self.best {
             TensorReader::open(folder, best)?.check()?;
         }
         let mut reader = TensorReader::open(folder, &self.state)?;
-        let network = load_network(fresh, &mut reader, "model.")?;
-        let mut adam = Adam { steps: self.adam_steps, moments: BTreeMap::new() };
-        for name in reader.names() {
-            if let Some(parameter) = name.strip_prefix("adam.first.") {
-                let mut moment = |kind: &str| -> Result<Tensor<1>, Error> {
-                    let (_, floats) = reader.floats(&format!("adam.{kind}.{parameter}"))?;
-                    Ok(Tensor::from_floats(floats.as_slice(), &device.burn()))
-                };
-                let moments = Moments { first: moment("first")?, second: moment("second")? };
-                adam.moments.insert(parameter.to_owned(), moments);
+        let network = load_network(network, &mut reader, "model.")?;
+        let names = reader.names();
+        let mut floats = |name: &str| -> Result<Tensor<1>, Error> {
+            let (_, floats) = reader.floats(name)?;
+            Ok(Tensor::from_floats(floats.as_slice(), &device.burn()))
+        };
+        let training = &config.training;
+        let mut optimizer = Optimizer::new(training.optimizer);
+        optimizer.steps = self.steps;
+        let kinds = optimizer.kind.moment_names();
+        for parameter in named(&names, kinds[0]) {
+            let moment = |kind: &&str| floats(&format!("{kind}.{parameter}"));
+            let moments = kinds.iter().map(moment).collect::<Result<_, _>>()?;
+            optimizer.moments.insert(parameter.to_owned(), moments);
+        }
+        let mut average = training.average.map(Average::new);
+        if let Some(average) = &mut average {
+            average.updates = self.averaged_updates.unwrap_or_default();
+            for tensor in named(&names, AVERAGE) {
+                average.means.insert(tensor.to_owned(), floats(&format!("{AVERAGE}.{tensor}"))?);
             }
         }
-        Ok(State { network, adam, position: self.position.clone() })
+        let learner = Learner::at(network, optimizer, average, config, n_entities);
+        Ok(State { learner, position: self.position.clone() })
     }
 
     /// Writes a checkpoint. `write_metrics` is called when its tensors are on disk and gives the
@@ -77,19 +100,21 @@ impl Checkpoint {
         fs::create_dir_all(folder)
             .map_err(|source| Error::Write { path: folder.into(), source })?;
         let Position { epoch, updates, .. } = *trainer.position();
-        let model = tensors(trainer.network());
+        let learner = trainer.learner();
+        let model = tensors(learner.network());
         let best = if is_best {
             let path = folder.join(format!("best-{epoch}.safetensors"));
-            Some(files::write_tensors(&path, &stored_tensors(&model))?)
+            Some(files::write_tensors(&path, &stored_network(&learner.asked()))?)
         } else {
             old_best
         };
         // Named by epoch too: the end of an epoch is saved after the same update as its last batch.
         let path = folder.join(format!("state-{epoch}-{updates}.safetensors"));
-        let state_file = files::write_tensors(&path, &state_tensors(trainer.adam(), &model))?;
+        let state_file = files::write_tensors(&path, &state_tensors(learner, &model))?;
         let checkpoint = Self {
             position: trainer.position().clone(),
-            adam_steps: trainer.adam().steps,
+            steps: learner.optimizer.steps,
+            averaged_updates: learner.average.as_ref().map(|average| average.updates),
             metrics_bytes: write_metrics()?,
             state: state_file,
             best,
@@ -169,17 +194,31 @@ fn stored(tensor: &Named) -> Stored {
     Stored { shape: tensor.shape.clone(), values: Values::Floats(Box::new(tensor.values.clone())) }
 }
 
-fn state_tensors(adam: &Adam, model: &[Named]) -> BTreeMap<String, Stored> {
+/// What the names of averaged weights begin with.
+const AVERAGE: &str = "average";
+
+/// The ends of those names that begin with a word and a dot.
+fn named<'a>(names: &'a [String], word: &str) -> impl Iterator<Item = &'a str> {
+    names.iter().filter_map(move |name| name.strip_prefix(word)?.strip_prefix('.'))
+}
+
+fn state_tensors(learner: &Learner, model: &[Named]) -> BTreeMap<String, Stored> {
+    let flat = |values: &Tensor<1>| {
+        let shape = values.dims().to_vec();
+        Stored { shape, values: Values::Floats(Box::new(values.clone())) }
+    };
     let mut all = BTreeMap::new();
     for tensor in model {
         all.insert(format!("model.{}", tensor.name), stored(tensor));
     }
-    for (name, Moments { first, second }) in &adam.moments {
-        for (kind, values) in [("first", first), ("second", second)] {
-            let values = Box::new(values.clone());
-            let stored = Stored { shape: values.dims().to_vec(), values: Values::Floats(values) };
-            all.insert(format!("adam.{kind}.{name}"), stored);
+    let Optimizer { kind, moments, .. } = &learner.optimizer;
+    for (name, moments) in moments {
+        for (kind, values) in kind.moment_names().iter().zip(moments) {
+            all.insert(format!("{kind}.{name}"), flat(values));
         }
+    }
+    for (name, mean) in learner.average.iter().flat_map(|average| &average.means) {
+        all.insert(format!("{AVERAGE}.{name}"), flat(mean));
     }
     all
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fullrank_graph::Graph;
 
-use super::checkpoint::{self, Checkpoint};
+use super::checkpoint::{self, Checkpoint, Fresh};
 use super::files::{self, TensorFile};
 use super::hash_cache::CHECKED;
 use super::manifest::{Provenance, RunManifest, RunResult};
@@ -186,8 +186,10 @@ impl TrainingFolder {
             return Trainer::new(graph, config, device);
         };
         let weights = Weights::zeros(device.burn().autodiff());
-        let fresh = Network::new(&config, &config.domain(&graph), weights);
-        let state = checkpoint.load(&folder, fresh, device)?;
+        let network = Network::new(&config, &config.domain(&graph), weights);
+        let n_entities = graph.entities().len();
+        let fresh = Fresh { network, config: &config, n_entities, device };
+        let state = checkpoint.load(&folder, fresh)?;
         checkpoint.sweep(&folder)?;
         self.cut_metrics(checkpoint.metrics_bytes)?;
         Trainer::at(graph, config, state)
@@ -218,7 +220,8 @@ impl TrainingFolder {
         let from = folder.join(&file.file);
         files::write_atomically(&self.path.join(MODEL), |path| fs::copy(&from, path))?;
         let model = TensorFile { file: MODEL.into(), tensors: file.tensors };
-        self.manifest.result = Some(RunResult::new(trained, count(trainer.network()), model));
+        self.manifest.result =
+            Some(RunResult::new(trained, count(trainer.learner().network()), model));
         self.manifest.write(&self.path)?;
         checkpoint::remove(&folder)?;
         Ok(trained)

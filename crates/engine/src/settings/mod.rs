@@ -11,7 +11,7 @@ mod value;
 use toml::Value;
 
 pub use fault::{Fault, Origin};
-pub use shared::{AnswerWeight, ModelConfig, Schedule, TrainingConfig};
+pub use shared::{AnswerWeight, Init, ModelConfig, OptimizerKind, Schedule, TrainingConfig};
 pub(crate) use shared::{ScoreFacts, With};
 pub use value::Choice;
 pub(crate) use value::{Range, Setting, choices};

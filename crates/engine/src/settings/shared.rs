@@ -1,6 +1,6 @@
 //! Shared settings: what do all parts of a model have in common, and how is it trained?
 
-use super::{Range, choices, settings};
+use super::{Needs, Range, choices, settings};
 
 choices! {
     /// How much an answer of a query counts.
@@ -9,6 +9,24 @@ choices! {
         One = "one",
         /// Answers share the weight 1 of their query, so every query counts the same.
         Share = "share",
+    }
+    /// How the gradient changes the parameters.
+    pub OptimizerKind {
+        /// Kingma and Ba 2015.
+        Adam = "adam",
+        /// Duchi et al. 2011.
+        Adagrad = "adagrad",
+    }
+    /// How the vectors of entities and relations start.
+    pub Init {
+        /// Xavier uniform (Glorot and Bengio 2010), with what the authors of an encoder start from
+        /// where that differs: RESCAL's matrices one by one, TuckER's core in ±1, RotatE's phases in ±π.
+        Xavier = "xavier",
+        /// Normal around zero, with a standard deviation of `init_scale`; TuckER's core in ±1.
+        Normal = "normal",
+        /// Xavier uniform over whole tensors, as PyTorch counts their fans: `[R, d²]` for RESCAL's
+        /// matrices, `[d_r, d, d]` for TuckER's core, `[R, d/2]` for RotatE's phases.
+        XavierTorch = "xavier-torch",
     }
     /// How the learning rate changes over a training.
     pub Schedule {
@@ -48,7 +66,9 @@ settings! {
         epochs: usize = 30, Range::Between(1, 1_000_000);
         /// Epochs without a better validation MRR after which training stops.
         patience: usize = 8, Range::Between(1, 1_000_000);
-        /// Step size of Adam.
+        /// How the gradient changes the parameters.
+        optimizer: OptimizerKind = OptimizerKind::Adam, Range::Any;
+        /// Step size of the optimizer; 0.1 for Adagrad if it is not given.
         learning_rate: f64 = 1e-3, Range::Positive;
         /// How the learning rate changes.
         schedule: Schedule = Schedule::Constant, Range::Any;
@@ -60,6 +80,22 @@ settings! {
         n3: f64 = 0.0, Range::NotNegative;
         /// Weight of the squares of the factors of each answer.
         l2: f64 = 0.0, Range::NotNegative;
+        /// Weight of the squares of subject and object of each answer, before and after they meet the
+        /// relation (DURA, Zhang 2020); for bilinear encoders.
+        dura: f64 = 0.0, Range::NotNegative;
+        /// Weight of the cross-entropy of each answer's relation among all relations and inverses, given
+        /// subject and object (Chen 2021); for bilinear encoders.
+        relation_weight: f64 = 0.0, Range::NotNegative;
+        /// How the vectors of entities and relations start.
+        init: Init = Init::Xavier, Range::Any;
+        /// Standard deviation of initial values.
+        init_scale: f64 = 1e-3, Range::Positive, needs NORMAL;
+        /// Share of itself that a running mean of the weights keeps with each update, which validation,
+        /// evaluation and predictions then use: 0.999 is about the last thousand updates.
+        average: Option<f64> = None, Range::Fraction;
+        /// Queries of the validation split, drawn once, that are ranked after each epoch; all of them if
+        /// not given.
+        valid_sample: Option<usize> = None, Range::Between(1, 1_000_000_000);
         /// Whether no entry of a gradient is left to chance, and all products are made in f32.
         exact: bool = false, Range::Any;
         /// Updates between two checkpoints, besides one after every epoch.
@@ -70,6 +106,12 @@ settings! {
         seed: u64 = 0, Range::AtLeast(0);
     }
 }
+
+const NORMAL: Needs<TrainingConfig> = Needs {
+    text: "init = \"normal\"",
+    deciding: &["init"],
+    are_met: |own, _| own.init == Init::Normal,
+};
 
 /// What is known of a score without building one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use fullrank_graph::{Graph, Split};
 
 use super::items::ItemList;
 use crate::config::Config;
+use crate::encoder::Bilinear;
 use crate::error::Error;
 use crate::network::Network;
 use crate::ops::{Shape, Workspace, pairwise_bytes};
@@ -28,12 +29,32 @@ pub fn advised_batch(graph: &Graph, config: &Config) -> Result<usize, Error> {
 
 /// Bytes that a training will take at its peak, the graph left out.
 pub fn forecast(config: &Config, graph: &Graph) -> u64 {
+    let n_facts = 2 * graph.triples(Split::Train).len();
     // No batch is larger than all items.
-    let batch = config.training.batch.min(2 * graph.triples(Split::Train).len());
-    step_bytes(config, &config.domain(graph), batch)
+    let batch = config.training.batch.min(n_facts);
+    let n_items = ItemList::of(graph, config).map_or(1, |items| items.len());
+    let n_answers = (batch * n_facts).div_ceil(n_items);
+    let penalties = size_of::<f32>() * penalty_values(config, n_answers);
+    step_bytes(config, &config.domain(graph), batch) + penalties as u64
 }
 
-/// Bytes of one training step: parameters, two moments, gradients, and what the kernel needs.
+/// Numbers that penalties make of so many answers, and their gradients.
+fn penalty_values(config: &Config, n_answers: usize) -> usize {
+    let (training, dim) = (&config.training, config.model.dim);
+    let is_matrix = config.encoder.facts().bilinear == Bilinear::MATRICES;
+    let relations = match training.relation_weight > 0.0 {
+        // What a matrix is scored with, its gradient, and that of the product it was made of.
+        true if is_matrix => 3 * dim * dim,
+        true => 8 * dim,
+        false => 0,
+    };
+    let norms = [training.n3, training.l2, training.dura];
+    let n_norms = norms.iter().filter(|weight| **weight > 0.0).count();
+    n_answers * (relations + 12 * dim * n_norms)
+}
+
+/// Bytes of one training step: parameters, gradients, what the optimizer remembers, averaged weights,
+/// and what the kernel needs.
 pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 {
     let parameters = Network::n_parameters(config, domain);
     let components = config.output.n_components();
@@ -56,7 +77,10 @@ pub(crate) fn step_bytes(config: &Config, domain: &Domain, batch: usize) -> u64 
     };
     let activations = config.output.n_kept_contexts() * batch * components * dim
         + Network::n_batch_values(config, domain, batch);
-    let mut numbers = 4 * parameters + activations;
+    let training = &config.training;
+    let moments = training.optimizer.moment_names().len();
+    let tables = 2 + moments + usize::from(training.average.is_some());
+    let mut numbers = tables * parameters + activations;
     if config.updates_rows(entities) {
         // Gradients of rows are as small as their batch, and so are the rows it works on.
         let rows = 2 * batch + config.training.negatives.unwrap_or(0);

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use fullrank_graph::{EntityId, Graph, Query, RelationId, Split};
 
+use crate::batch::Batch;
 use crate::config::Config;
 use crate::encoder::Queries;
 use crate::error::Error;
-use crate::network::Batch;
 use crate::ops::BatchAnswers;
 use crate::output::{Draw, Negatives};
 use crate::settings::AnswerWeight;

@@ -85,7 +85,7 @@ fn weights(text: &str) -> Vec<u8> {
 fn weights_now(trainer: &Trainer) -> Vec<Vec<f32>> {
     let values =
         |tensor: crate::parameters::Named| tensor.values.into_data().try_into_vec().unwrap();
-    tensors(trainer.network()).into_iter().map(values).collect()
+    tensors(trainer.learner().network()).into_iter().map(values).collect()
 }
 
 /// An epoch without what a clock said of it.

@@ -32,6 +32,33 @@ fn a_dim_that_an_encoder_cannot_use_is_refused() {
 }
 
 #[test]
+fn what_goes_by_a_bilinear_score_is_refused_with_others() {
+    let all = "distmult, complex, rescal, cp, simple, tucker, ensemble, compgcn, rgcn";
+    let goes_by =
+        "goes by a dot product that is linear in subject, relation and object; expected 0 but for";
+    assert_eq!(
+        faults(&raw("encoder = \"conve\"\ndim = 24\nrelation_weight = 0.5")),
+        format!("`relation_weight`: {goes_by} {all}, found 0.5 with encoder = \"conve\"")
+    );
+    assert_eq!(
+        faults(&raw("score = \"cosine\"\ndura = 0.01")),
+        format!("`dura`: {goes_by} {all}, found 0.01 with score = \"cosine\"")
+    );
+    assert_eq!(
+        faults(&raw("init_scale = 0.1")),
+        "my.toml: `init_scale`: only means something with init = \"normal\"; found init = \"xavier\""
+    );
+}
+
+#[test]
+fn adagrad_starts_with_long_steps_unless_told() {
+    let rate = |text: &str| raw(text).check().unwrap().training.learning_rate;
+    assert_eq!(rate("optimizer = \"adagrad\""), 0.1);
+    assert_eq!(rate("optimizer = \"adagrad\"\nlearning_rate = 0.01"), 0.01);
+    assert_eq!(rate(""), 1e-3);
+}
+
+#[test]
 fn contradictions_are_refused() {
     assert_eq!(
         faults(&raw("encoder = \"simple\"\ndim = 5")),

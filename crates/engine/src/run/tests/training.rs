@@ -122,7 +122,13 @@ fn a_training_stopped_anywhere_and_resumed_ends_with_the_same_bits() {
     let sampled = format!(
         "{SMALL}encoder = \"rotate\"\noutput = \"margin\"\nnegatives = 6\nadversarial = 1\nbias = true\n"
     );
-    for text in [&mixture, &other, &compgcn, &rgcn, &sampled] {
+    let recipe = format!(
+        "{SMALL}encoder = \"complex\"\noptimizer = \"adagrad\"\ninit = \"normal\"\ninit_scale = 0.1\n\
+         n3 = 0.01\ndura = 0.01\nrelation_weight = 0.5\naverage = 0.9\nvalid_sample = 3\n\
+         checkpoint_every = 3\n"
+    );
+    let averaged = format!("{mixture}average = 0.8\n");
+    for text in [&mixture, &other, &compgcn, &rgcn, &sampled, &recipe, &averaged] {
         let whole = tempfile::tempdir().unwrap();
         run(whole.path(), text, None).0.unwrap();
         for stop_at in [1, 5, 8, 13] {
@@ -147,13 +153,16 @@ fn a_training_of_rows_stopped_and_resumed_ends_with_the_same_bits() {
     let graph = Arc::new(graph([&train, "e0 next e2", "e0 next e3"]));
     let text = "dim = 4\nbatch = 2000\nepochs = 2\noutput = \"softmax\"\nnegatives = 50\n";
     assert!(Config::parse(text).unwrap().updates_rows(graph.entities().len()));
-    let [whole, parts] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    run_on(&graph, whole.path(), text, None).0.unwrap();
-    for stop_at in [Some(3), Some(8), None] {
-        let stopped = run_on(&graph, parts.path(), text, stop_at).0;
-        assert_eq!(stopped.is_err(), stop_at.is_some());
+    for own in ["", "optimizer = \"adagrad\"\nrelation_weight = 0.5\naverage = 0.9\n"] {
+        let text = format!("{text}{own}");
+        let [whole, parts] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        run_on(&graph, whole.path(), &text, None).0.unwrap();
+        for stop_at in [Some(3), Some(8), None] {
+            let stopped = run_on(&graph, parts.path(), &text, stop_at).0;
+            assert_eq!(stopped.is_err(), stop_at.is_some());
+        }
+        assert!(weights(parts.path()) == weights(whole.path()), "{own}");
     }
-    assert!(weights(parts.path()) == weights(whole.path()));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::network::{Batch, Loss};
+use crate::batch::Batch;
+use crate::network::Loss;
 use crate::ops::Workspace;
 use crate::parameters::tensors;
 use crate::random::Noise;

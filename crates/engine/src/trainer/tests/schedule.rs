@@ -1,5 +1,7 @@
 //! At which rate the next update learns, and which epoch is the best.
 
+use burn::module::Module;
+
 use super::*;
 use crate::progress::Best;
 
