@@ -68,6 +68,10 @@ fn a_trained_run_can_be_evaluated_without_its_data() {
         assert_eq!((&sparse["added"], &sparse["density"]), (&0.0.into(), &1.0.into()), "few");
     }
     assert!(noise["variance_between_batches"].as_f64().unwrap() > 0.0);
+    // Eight dimensions, or fewer objects.
+    let passed = |what: &str| noise["passed"][what].as_f64().unwrap();
+    assert!(passed("by_chance") < 1.0 && passed("gradients") > 0.0);
+    assert!(passed("share_of_square") > 0.0 && passed("share_of_norm") <= 1.0 + 1e-9);
     let timing = json(temp.path(), "bench evaluate elsewhere --repeats 1 --json");
     assert_eq!(timing["n_ranks"], report["n_ranks"]);
 }

@@ -5,6 +5,7 @@
 //! random ones.
 
 mod gradient;
+mod gradient_passed;
 mod kernels;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::random::{Purpose, Weights, generator, shuffled};
 use crate::trainer::items::{ItemList, draw_negatives};
 use crate::trainer::step_bytes;
 pub use gradient::{GradientNoise, SparseNoise, gradient_noise};
+pub use gradient_passed::{GradientPassed, gradient_passed, is_measurable};
 pub use kernels::{KernelSizes, KernelTiming, time_kernels};
 
 /// A network in training on one batch, over and over.

@@ -155,6 +155,21 @@ impl Network {
         Loss { total, cross_entropy: cross_entropy.detach() }
     }
 
+    /// The logits of some queries in training.
+    pub(crate) fn training_logits(
+        &self,
+        queries: &Queries,
+        config: &Config,
+        noise: &Noise,
+    ) -> Logits {
+        let objects = self.encoder.objects(Some(noise));
+        let pass = Pass { objects: &objects, noise: Some(noise) };
+        let query = self.encoder.forward(queries, &pass).query;
+        let query = noise.drop(query, config.encoder.query_dropout());
+        let components = self.output.forward(query, Some(noise));
+        self.logits(components, self.scored(objects))
+    }
+
     /// The network with its table of objects, ready to be asked.
     pub(crate) fn scoring(self) -> Scoring {
         let objects = self.encoder.objects(None);

@@ -1,9 +1,10 @@
-//! `fullrank bench gradient`: how noisy are sparse gradients, and how much time do they save?
+//! `fullrank bench gradient`: how noisy are sparse gradients, how much time do they save, and how much
+//! of a gradient passes the output layer?
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use fullrank_engine::bench::gradient_noise;
+use fullrank_engine::bench::{GradientPassed, gradient_noise, gradient_passed, is_measurable};
 use fullrank_engine::{Device, Run};
 use serde::Serialize;
 
@@ -14,6 +15,9 @@ use crate::output::{show, show_json, table, wrong_usage};
 ///
 /// The same batches of a trained run are differentiated with all entries of the gradient, and with
 /// those that chance leaves of the ones below a size (`sparse_below`).
+///
+/// Below it stands how much of the gradient by the logits lies in the column space of the object
+/// vectors, which is all that an update can follow, for softmaxes of dot products without a bias.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fullrank bench gradient runs/first
@@ -31,6 +35,10 @@ pub(crate) struct GradientArguments {
     /// Batches to draw
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..))]
     batches: u32,
+
+    /// Training items whose gradient by the logits is projected on the object vectors
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    items: u32,
 
     /// Print one JSON document
     #[arg(long)]
@@ -52,6 +60,19 @@ struct Noise {
     /// Median for an exact gradient, forward and backward.
     exact_seconds: f64,
     sparse: Vec<Below>,
+    /// Null for output layers that it is not measured for.
+    passed: Option<Passed>,
+}
+
+/// What passes the output layer of the gradient by the logits.
+#[derive(Serialize)]
+struct Passed {
+    /// Gradients: one for each component of each item.
+    gradients: usize,
+    share_of_norm: f64,
+    share_of_square: f64,
+    /// The share of the square that would pass by chance.
+    by_chance: f64,
 }
 
 #[derive(Serialize)]
@@ -81,6 +102,9 @@ pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
     sizes.sort_by(f64::total_cmp);
     sizes.dedup();
     let noise = gradient_noise(&run.model, arguments.batches as usize, &sizes)?;
+    let passed: Option<GradientPassed> = is_measurable(&run.model)
+        .then(|| gradient_passed(&run.model, arguments.items as usize))
+        .transpose()?;
     let median = |seconds: Vec<f64>| quartiles(seconds)[1];
     let sparse = noise.sparse.into_iter().map(|sparse| Below {
         below: sparse.below,
@@ -96,6 +120,12 @@ pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
         variance_between_batches: noise.between_batches,
         sparse: sparse.collect(),
         exact_seconds: median(noise.exact_seconds),
+        passed: passed.map(|found| Passed {
+            gradients: found.n_gradients,
+            share_of_norm: found.of_norm,
+            share_of_square: found.of_square,
+            by_chance: found.by_chance,
+        }),
     };
     if arguments.json {
         return show_json(&noise);
@@ -114,7 +144,24 @@ pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
     let table = table(&["below", "multiplied", "variance added", "seconds"], rows);
     show(&format!(
         "{table}\n{} batches of {}; variance over that between batches; medians, forward and \
-         backward, {} threads.\n",
-        noise.batches, noise.batch, noise.threads,
+         backward, {} threads.\n{}",
+        noise.batches,
+        noise.batch,
+        noise.threads,
+        noise.passed.as_ref().map_or(String::new(), Passed::sentence),
     ))
+}
+
+impl Passed {
+    fn sentence(&self) -> String {
+        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        format!(
+            "Of the gradient by the logits, {} of the norm and {} of the square lie in the column \
+             space of the object vectors, where {} of the square would by chance ({} gradients).\n",
+            percent(self.share_of_norm),
+            percent(self.share_of_square),
+            percent(self.by_chance),
+            self.gradients,
+        )
+    }
 }

@@ -81,8 +81,9 @@ impl OutputLayer for Mixture {
     }
 
     fn forward(&self, query: Tensor<2>, noise: Option<&Noise>) -> Components {
-        let log_prior = projections::log_prior(&self.gate, query.clone());
+        let log_prior = self.projecting.log_prior(&self.gate, query.clone());
         let context = self.projecting.project(&self.projections, query, noise);
-        Components { context, log_gate: Some(log_prior.clone()), log_prior }
+        let log_gate = self.gate.as_ref().map(|_| log_prior.clone());
+        Components { context, log_gate, log_prior }
     }
 }

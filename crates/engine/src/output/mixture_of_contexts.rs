@@ -67,12 +67,13 @@ impl OutputLayer for MixtureOfContexts {
     }
 
     fn forward(&self, query: Tensor<2>, noise: Option<&Noise>) -> Components {
-        let log_gate = projections::log_prior(&self.gate, query.clone());
+        let log_prior = self.projecting.log_prior(&self.gate, query.clone());
         let contexts = self.projecting.project(&self.projections, query, noise);
-        let [queries, components] = log_gate.dims();
-        let weights = log_gate.clone().exp().reshape([queries, components, 1]);
+        let [queries, components] = log_prior.dims();
+        let weights = log_prior.clone().exp().reshape([queries, components, 1]);
         let contexts = contexts.reshape([queries as i32, components as i32, -1]);
         let context = (contexts * weights).sum_dim(1).squeeze_dim(1);
-        Components { log_gate: Some(log_gate), ..Components::single(context) }
+        let log_gate = self.gate.as_ref().map(|_| log_prior);
+        Components { log_gate, ..Components::single(context) }
     }
 }

@@ -30,6 +30,16 @@ choices! {
     }
 }
 
+choices! {
+    /// What the weights of a mixture's components are made of.
+    pub(crate) GateKind {
+        /// The query vector: π = softmax(h·ω).
+        Learned = "learned",
+        /// Nothing: π = 1/K. A control, which tells what a gate that knows the query adds.
+        Uniform = "uniform",
+    }
+}
+
 settings! {
     /// Settings of all mixtures with projections.
     pub(crate) struct ProjectionConfig {
@@ -41,8 +51,10 @@ settings! {
         activation: Activation = Activation::LeakyRelu, Range::Any, needs LAYERS;
         /// Fraction of values set to zero after each layer of a projection.
         projection_dropout: f64 = 0.1, Range::Fraction, needs LAYERS;
+        /// What the weights of the components are made of.
+        gate: GateKind = GateKind::Learned, Range::Any, needs SEVERAL;
         /// Reward for using all components: loss − entropy_weight · mean entropy of the prior.
-        entropy_weight: f64 = 1e-3, Range::NotNegative, needs SEVERAL;
+        entropy_weight: f64 = 1e-3, Range::NotNegative, needs LEARNED_GATE;
     }
 }
 
@@ -52,6 +64,12 @@ const SEVERAL: Needs<ProjectionConfig> = Needs {
     text: "several components",
     deciding: &["components"],
     are_met: |own, _| own.components > 1,
+};
+
+const LEARNED_GATE: Needs<ProjectionConfig> = Needs {
+    text: "several components and gate = \"learned\"",
+    deciding: &["components", "gate"],
+    are_met: |own, _| own.components > 1 && own.gate == GateKind::Learned,
 };
 
 impl ProjectionConfig {
@@ -90,7 +108,10 @@ impl ProjectionConfig {
 
     /// Learned numbers of gate and projections.
     pub(super) fn n_parameters(&self, dim: usize) -> usize {
-        let gate = dim * self.components;
+        let gate = match self.gate {
+            GateKind::Learned => dim * self.components,
+            GateKind::Uniform => 0,
+        };
         // A matrix, and scale and shift of the normalisation.
         let layer = self.components * (dim * dim + 2 * dim);
         gate + self.layers * layer
@@ -106,8 +127,8 @@ pub(super) struct Projection {
     norm: BatchNorm,
 }
 
-/// ω, `[D, K]`.
-pub(super) type Gate = Param<Tensor<2>>;
+/// ω, `[D, K]`, where it is learned.
+pub(super) type Gate = Option<Param<Tensor<2>>>;
 
 /// What projecting takes besides what is learned.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,7 +146,10 @@ pub(super) fn new<S>(
 ) -> (Gate, Vec<Projection>, Projecting) {
     let (dim, components) = (build.dim(), config.components);
     let bound = (6.0 / (2 * dim) as f64).sqrt();
-    let gate = Param::from_tensor(weights.xavier(dim, components));
+    let gate = match config.gate {
+        GateKind::Learned => Some(Param::from_tensor(weights.xavier(dim, components))),
+        GateKind::Uniform => None,
+    };
     let projections = (0..config.layers)
         .map(|_| Projection {
             weight: Param::from_tensor(weights.uniform([components, dim, dim], bound)),
@@ -137,12 +161,19 @@ pub(super) fn new<S>(
     (gate, projections, Projecting { config: config.clone(), precision })
 }
 
-/// log π, `[B, K]`.
-pub(super) fn log_prior(gate: &Gate, query: Tensor<2>) -> Tensor<2> {
-    activation::log_softmax(query.matmul(gate.val()), 1)
-}
-
 impl Projecting {
+    /// log π, `[B, K]`.
+    pub(super) fn log_prior(&self, gate: &Gate, query: Tensor<2>) -> Tensor<2> {
+        let components = self.config.components;
+        match gate {
+            Some(gate) => activation::log_softmax(query.matmul(gate.val()), 1),
+            None => {
+                let shape = [query.dims()[0], components];
+                Tensor::full(shape, -(components as f64).ln(), &query.device())
+            }
+        }
+    }
+
     /// f_k(h), `[B·K, D]`, the components of a query one after the other.
     pub(super) fn project(
         &self,

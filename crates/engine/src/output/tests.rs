@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::evaluate::Scorer;
 use crate::network::Network;
 use crate::output_demo::OutputDemo;
-use crate::parameters::{Named, replace, tensors};
+use crate::parameters::{Named, count, replace, tensors};
 use crate::score::ScoreKind;
 
 const ENTITIES: usize = 7;
@@ -74,7 +74,10 @@ impl Case {
 
     /// π and f_k(h) of a mixture of two with one layer.
     fn mixture(&self) -> Vec<(f64, Vec<f64>)> {
-        let gates = softmax(&self.times(&self.query, "output.gate", [0, 2, 2]));
+        let gates = match self.tables.contains_key("output.gate") {
+            true => softmax(&self.times(&self.query, "output.gate", [0, 2, 2])),
+            false => vec![0.5; 2],
+        };
         let norm = |name: &str| &self.tables[&format!("output.projections.0.norm.{name}")];
         let component = |(k, gate): (usize, f64)| {
             let value = |i: usize| {
@@ -204,6 +207,21 @@ fn every_output_layer_equals_its_formula() {
         let network = network(&config);
         let expected = expected(&Case::of(&network));
         check(network, &expected, kind.name());
+    }
+}
+
+#[test]
+fn a_uniform_gate_weighs_all_components_alike() {
+    for kind in [OutputKind::Mixture, OutputKind::MixtureOfContexts, OutputKind::MixtureOfSigmoids]
+    {
+        let (settings, expected) = expected(kind);
+        let name = kind.name();
+        let config = config(&format!("output = \"{name}\"\n{settings}\ngate = \"uniform\""));
+        let network = network(&config);
+        let expected = expected(&Case::of(&network));
+        let domain = Domain::without_edges(ENTITIES, 3);
+        assert_eq!(count(&network), Network::n_parameters(&config, &domain));
+        check(network, &expected, name);
     }
 }
 
