@@ -17,7 +17,7 @@ use fullrank_graph::{Direction, EntityId, Graph, Repeats, Split};
 use crate::output::{count, counted, printable, say, wrong_usage};
 
 /// A graph and how to read it.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub(crate) struct InputArguments {
     /// A folder with train, valid and test, or one file; `-` reads standard input
     ///

@@ -17,6 +17,7 @@ mod open;
 mod output;
 mod predict;
 mod provenance;
+mod search;
 mod settings;
 mod shell;
 mod spectrum;
@@ -50,6 +51,7 @@ enum Command {
     Inspect(inspect::InspectArguments),
     Generate(generate::GenerateArguments),
     Train(train::TrainArguments),
+    Search(search::SearchArguments),
     Evaluate(evaluate::EvaluateArguments),
     Predict(predict::PredictArguments),
     Export(export::ExportArguments),
@@ -100,6 +102,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Inspect(arguments) => inspect::run(arguments),
         Command::Generate(arguments) => generate::run(arguments),
         Command::Train(arguments) => train::run(arguments),
+        Command::Search(arguments) => search::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
         Command::Export(arguments) => export::run(arguments),

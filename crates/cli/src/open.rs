@@ -1,20 +1,30 @@
 //! Runs: which one does a command work on?
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use fullrank_engine::{Device, Error, Run, best_epoch};
 
 use crate::output::say;
+use crate::search::BEST;
 
-/// Opens a run folder, or the run with the best validation of a folder with several seeds.
+/// Opens a run folder, the run with the best validation of a folder with several seeds, or the best trial
+/// of a search.
 pub(crate) fn open_run(path: &Path) -> anyhow::Result<Run> {
     if !path.exists() {
         bail!("{}: there is no such folder", path.display());
     }
-    let folder = if path.join("run.json").exists() { None } else { best_seed(path)? };
-    if let Some(folder) = &folder {
-        say(&format!("note: {} is the best of its seeds on validation", folder.display()));
+    let mut folder = None;
+    if !path.join("run.json").exists() {
+        let (best, of) = match best_trial(path) {
+            Some(trial) => (Some(trial), "trials"),
+            None => (best_seed(path)?, "seeds"),
+        };
+        if let Some(best) = &best {
+            say(&format!("note: {} is the best of its {of} on validation", best.display()));
+        }
+        folder = best;
     }
     let run = Run::open(folder.as_deref().unwrap_or(path), Device::default())?;
     if !run.is_finished {
@@ -22,6 +32,12 @@ pub(crate) fn open_run(path: &Path) -> anyhow::Result<Run> {
         say(&format!("note: the training is not over; these are the weights of epoch {epoch}"));
     }
     Ok(run)
+}
+
+/// The best trial of a search; nothing in another folder.
+fn best_trial(path: &Path) -> Option<PathBuf> {
+    let name = fs::read_to_string(path.join(BEST)).ok()?;
+    Some(path.join(name.trim_end()))
 }
 
 /// The run of a folder with several seeds that is best on validation; nothing without any.

@@ -17,6 +17,11 @@ pub(crate) struct SettingsArguments {
 }
 
 impl SettingsArguments {
+    /// Whether nothing is given.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.config.is_none() && self.given.is_empty()
+    }
+
     /// The settings as given, not yet checked.
     pub(crate) fn raw(&self) -> anyhow::Result<RawConfig> {
         let mut raw = RawConfig::default();

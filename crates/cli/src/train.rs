@@ -1,9 +1,11 @@
 //! `fullrank train`: trains a model and shows how it goes.
 
+mod progress;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::bail;
 use clap::{Args, ValueHint};
@@ -11,12 +13,10 @@ use fullrank_engine::advice::Chosen;
 use fullrank_engine::metrics::Metrics;
 use fullrank_engine::settings::Choice;
 use fullrank_engine::{
-    Config, Device, End, EpochRecord, Error, Event, Existing, RawConfig, Run, Signal, Trained,
-    TrainingFolder, epochs, forecast,
+    Config, Device, End, Error, Existing, RawConfig, Run, Trained, TrainingFolder, epochs, forecast,
 };
 use fullrank_graph::{Graph, Split};
 use fullrank_report::{METRICS_HEADER, RunReport, metrics_cells, metrics_row};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
@@ -28,7 +28,8 @@ use crate::output::{
 };
 use crate::provenance::provenance;
 use crate::settings::SettingsArguments;
-use crate::stop::{signal, stop_flag};
+use crate::stop::stop_flag;
+use progress::Progress;
 
 /// Train a model on a graph
 ///
@@ -74,7 +75,7 @@ pub(crate) struct TrainArguments {
 
 /// One finished training, for machines.
 #[derive(Serialize)]
-struct Summary {
+pub(crate) struct Summary {
     run: PathBuf,
     seed: u64,
     epochs: usize,
@@ -87,9 +88,29 @@ struct Summary {
     test: Option<Metrics>,
     /// What log-probabilities are divided by in predictions, if anything.
     temperature: Option<f64>,
-    report: PathBuf,
+    pub(crate) report: PathBuf,
     #[serde(skip)]
     config: Config,
+}
+
+/// Trains what another command has chosen, or goes on with it, and finishes as `train` does.
+pub(crate) fn train_chosen(
+    input: &InputArguments,
+    graph: &Arc<Graph>,
+    plans: &[(RawConfig, PathBuf)],
+    stop: &AtomicBool,
+) -> anyhow::Result<Vec<Summary>> {
+    let arguments = TrainArguments {
+        input: input.clone(),
+        out: None,
+        resume: true,
+        force: false,
+        seeds: None,
+        settings: SettingsArguments::default(),
+        json: false,
+    };
+    let session = Session { arguments: &arguments, graph: Arc::clone(graph), stop };
+    plans.iter().map(|(settings, out)| session.train(settings, out)).collect()
 }
 
 pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
@@ -305,7 +326,7 @@ impl Session<'_> {
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=+".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
@@ -313,88 +334,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Shows a training as it goes: a bar on a terminal, a line per epoch anyway.
-struct Progress<'a> {
-    bar: ProgressBar,
-    stop: &'a AtomicBool,
-    epochs: usize,
-    /// When the last epoch ended, or the first one began.
-    last: Instant,
-    /// When the first update ended: what comes before it is done once.
-    began: Instant,
-    /// Updates seen.
-    n_updates: usize,
-}
-
-/// Updates after which the time for all is forecast, once.
-const FORECAST: usize = 20;
-
-impl<'a> Progress<'a> {
-    fn new(config: &Config, stop: &'a AtomicBool) -> Self {
-        let style = ProgressStyle::with_template("{msg} {bar:20} {pos}/{len}, {eta} left")
-            .expect("the template is well formed");
-        let bar = ProgressBar::new(0).with_style(style);
-        let now = Instant::now();
-        Self { bar, stop, epochs: config.training().epochs, last: now, began: now, n_updates: 0 }
-    }
-
-    fn show(&mut self, event: Event) -> Signal {
-        match event {
-            Event::Update { epoch, batch, batches, loss } => {
-                self.bar.set_length(batches as u64);
-                self.bar.set_position(batch as u64);
-                let message = format!("epoch {}/{} loss {loss:.3}", epoch + 1, self.epochs);
-                self.bar.set_message(message);
-                self.n_updates += 1;
-                if self.n_updates == 1 {
-                    self.began = Instant::now();
-                }
-                if self.n_updates == 1 + FORECAST && batches > 2 * FORECAST {
-                    let of_epoch = self.began.elapsed() * (batches / FORECAST) as u32;
-                    let all = of_epoch * (self.epochs - epoch) as u32;
-                    if of_epoch > Duration::from_secs(30) {
-                        let [of_epoch, all] = [of_epoch, all].map(indicatif::HumanDuration);
-                        let line = format!("about {of_epoch} an epoch, at most {all} in all");
-                        self.bar.suspend(|| say(&line));
-                    }
-                }
-            }
-            Event::Scoring { .. } => {
-                self.bar.set_message("validating");
-                return show_progress(&self.bar, self.stop, &event);
-            }
-            Event::Epoch(record) => {
-                self.bar.reset();
-                let line = self.epoch_line(record);
-                self.bar.suspend(|| say(&line));
-            }
-            _ => {}
-        }
-        signal(self.stop)
-    }
-
-    fn epoch_line(&mut self, record: &EpochRecord) -> String {
-        let left = self.last.elapsed() * (self.epochs - record.epoch) as u32;
-        self.last = Instant::now();
-        let valid = record.valid.as_ref().map_or(String::new(), |valid| {
-            let nll =
-                valid.nll_filtered.map_or(String::new(), |nll| format!("  NLL filtered {nll:.3}"));
-            let mark = if record.best { " *" } else { "  " };
-            format!("  valid MRR {:.4}{nll}{mark}", valid.realistic.mrr)
-        });
-        format!(
-            "epoch {:>3}/{}  updates {:>6}  loss {:.4}{valid}  {:>6.0} items/s  at most {} left",
-            record.epoch,
-            self.epochs,
-            record.updates,
-            record.loss,
-            record.items_per_second,
-            indicatif::HumanDuration(left),
-        )
-    }
-}
-
-fn results(summaries: &[Summary]) -> String {
+pub(crate) fn results(summaries: &[Summary]) -> String {
     let mut rows = Vec::new();
     for summary in summaries {
         let name =

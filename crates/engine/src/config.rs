@@ -26,6 +26,7 @@ use crate::settings::{
 use fullrank_graph::Graph;
 
 pub use listing::all_settings;
+pub(crate) use listing::takes;
 pub use raw::RawConfig;
 
 /// A config that can train: every setting is in its range and goes with the others.

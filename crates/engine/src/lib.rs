@@ -43,6 +43,7 @@ pub mod output_demo;
 pub mod predictor;
 pub mod progress;
 pub mod run;
+pub mod search;
 pub mod settings;
 pub mod spectrum;
 

@@ -24,6 +24,7 @@ pub(crate) enum Purpose {
     Sketch = 6,
     Thinning = 7,
     Sample = 8,
+    Search = 9,
 }
 
 /// The generator for one use: `counters` are, say, the update and the layer.

@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::{Choice, EncoderKind, ModelConfig, OutputKind, ScoreKind, TrainingConfig};
+use toml::Value;
+
+use super::{Choice, Config, EncoderKind, ModelConfig, OutputKind, ScoreKind, TrainingConfig};
 use crate::settings::{Range, Setting, SettingInfo, Settings};
 
 /// Every setting, in the order of config files and help; one that several parts own stands once.
@@ -36,6 +38,24 @@ pub fn all_settings() -> &'static [SettingInfo] {
         all
     });
     &ALL
+}
+
+/// Whether some model has a setting with this value.
+pub(crate) fn takes(name: &str, value: &Value) -> bool {
+    match name {
+        "encoder" => EncoderKind::from_value(value, Range::Any).is_some(),
+        "score" => ScoreKind::from_value(value, Range::Any).is_some(),
+        "output" => OutputKind::from_value(value, Range::Any).is_some(),
+        _ => {
+            let (distmult, softmax) = (EncoderKind::DistMult, OutputKind::Softmax);
+            let encoders = EncoderKind::ALL.iter().map(|kind| Config::of(*kind, None, softmax));
+            let scores =
+                ScoreKind::ALL.iter().map(|kind| Config::of(distmult, Some(*kind), softmax));
+            let outputs = OutputKind::ALL.iter().map(|kind| Config::of(distmult, None, *kind));
+            let mut configs = encoders.chain(scores).chain(outputs);
+            configs.any(|mut config| matches!(config.set(name, value), Some(Ok(()))))
+        }
+    }
 }
 
 fn choice<T: Choice>(

@@ -62,6 +62,16 @@ impl RawConfig {
         self.given.insert(name.into(), (value.into(), origin));
     }
 
+    /// The same, with where the value was given.
+    pub(crate) fn put(&mut self, name: &str, value: Value, origin: Origin) {
+        self.given.insert(name.into(), (value, origin));
+    }
+
+    /// All that was given.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.given.iter().map(|(name, (value, _))| (name.as_str(), value))
+    }
+
     /// Whether a setting was given.
     pub fn gives(&self, name: &str) -> bool {
         self.given.contains_key(name)
@@ -87,6 +97,26 @@ impl RawConfig {
     pub(crate) fn check_written(&self) -> Result<Config, Error> {
         let (config, faults) = self.read();
         if faults.is_empty() { Ok(config) } else { Err(Error::Config { faults }) }
+    }
+
+    /// What is wrong with settings by themselves, whatever the others are.
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        self.read().1
+    }
+
+    /// The same without settings that mean nothing with the others.
+    pub(crate) fn without_meaningless(&self) -> Self {
+        let mut kept = self.clone();
+        loop {
+            let (config, faults) = kept.read();
+            let lost = kept.meaningless(&config, &faults);
+            if lost.is_empty() {
+                return kept;
+            }
+            for Fault { name, .. } in lost {
+                kept.given.remove(&name);
+            }
+        }
     }
 
     /// Settings given that a config has otherwise, as `name is this, not that`.

@@ -141,6 +141,15 @@ impl TrainingFolder {
         }
     }
 
+    /// Seconds that updates and validation took so far, over all sessions.
+    pub fn seconds(&self) -> f64 {
+        match (&self.manifest.result, &self.checkpoint) {
+            (Some(result), _) => result.seconds.unwrap_or_default(),
+            (None, Some(checkpoint)) => checkpoint.position.seconds,
+            (None, None) => 0.0,
+        }
+    }
+
     /// Trains to the end, from where the folder is.
     ///
     /// # Errors
