@@ -119,9 +119,9 @@ pub(crate) fn run(arguments: &SearchArguments) -> anyhow::Result<()> {
     let default = || Path::new("runs").join(format!("{}-search", arguments.input.name()));
     let out = arguments.out.clone().unwrap_or_else(default);
     // Before minutes of loading, not after.
-    let mut folder = SearchFolder::open(&out, arguments.resume, arguments.force)?;
     let given = arguments.settings.raw()?;
     let named = arguments.named_space()?;
+    folder::check(&out, arguments.resume, arguments.force)?;
     let loaded = arguments.input.load()?;
     arguments.input.say_notes(&loaded);
     let graph = Arc::new(loaded.graph);
@@ -131,6 +131,7 @@ pub(crate) fn run(arguments: &SearchArguments) -> anyhow::Result<()> {
              Name a folder with a valid file, or a single file, which is then split."
         );
     }
+    let mut folder = SearchFolder::open(&out, arguments.resume, arguments.force)?;
     let space = match folder.space() {
         Some(space) if named.is_none() && arguments.settings.is_empty() => space.clone(),
         _ => asked_space(named, &given, &graph)?,

@@ -110,7 +110,13 @@ pub(crate) fn train_chosen(
         json: false,
     };
     let session = Session { arguments: &arguments, graph: Arc::clone(graph), stop };
-    plans.iter().map(|(settings, out)| session.train(settings, out)).collect()
+    let train = |(settings, out): &(RawConfig, PathBuf)| {
+        if plans.len() > 1 {
+            say(&format!("{}:", out.display()));
+        }
+        session.train(settings, out)
+    };
+    plans.iter().map(train).collect()
 }
 
 pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
@@ -233,7 +239,7 @@ impl Session<'_> {
             (TrainingFolder::create(out, &self.graph, &config, existing)?, config)
         };
         let (epochs, updates) = folder.progress();
-        if self.arguments.resume {
+        if self.arguments.resume && updates > 0 {
             let (epochs, updates) = (counted(epochs, "epoch"), counted(updates as usize, "update"));
             say(&match folder.is_over() {
                 true => format!("the training is over, after {epochs} and {updates}"),

@@ -56,29 +56,36 @@ pub(super) struct Method {
     pub(super) seconds: Option<f64>,
 }
 
+/// An error if what is in a folder, or is not, keeps a search from it.
+pub(super) fn check(path: &Path, resume: bool, force: bool) -> anyhow::Result<()> {
+    let is_search = path.join(LOG).exists();
+    if resume && !path.exists() {
+        bail!(
+            "{}: there is no such folder, and nothing to resume\n\n\
+             Name the folder of a search that was begun, or leave --resume out to begin one.",
+            path.display()
+        );
+    }
+    if is_search && !resume && !force {
+        bail!(
+            "{}: there is a search already\n\n\
+             Go on with it by --resume, replace it by --force, or choose another folder by --out.",
+            path.display()
+        );
+    }
+    if !is_search && !is_free(path)? {
+        return Err(Error::Exists { path: path.into(), is_run: false }.into());
+    }
+    Ok(())
+}
+
 impl SearchFolder {
     /// A folder for a new search, or with one to go on with. What is to be replaced is still there.
     pub(super) fn open(path: &Path, resume: bool, force: bool) -> anyhow::Result<Self> {
-        let is_search = path.join(LOG).exists();
-        if resume && !path.exists() {
-            bail!(
-                "{}: there is no such folder, and nothing to resume\n\n\
-                 Name the folder of a search that was begun, or leave --resume out to begin one.",
-                path.display()
-            );
-        }
-        if is_search && !resume && !force {
-            bail!(
-                "{}: there is a search already\n\n\
-                 Go on with it by --resume, replace it by --force, or choose another folder by --out.",
-                path.display()
-            );
-        }
-        if !is_search && !is_free(path)? {
-            return Err(Error::Exists { path: path.into(), is_run: false }.into());
-        }
+        check(path, resume, force)?;
         let lock = lock(path)?;
-        let begun = if is_search && resume { Some(read(path)?) } else { None };
+        let goes_on = resume && path.join(LOG).exists();
+        let begun = if goes_on { Some(read(path)?) } else { None };
         Ok(Self { path: path.into(), begun, _lock: lock })
     }
 

@@ -120,7 +120,8 @@ impl Trials<'_> {
             let trained =
                 folder.train(graph, config, Device::default(), &mut |event| watch.see(event));
             match trained {
-                Ok(_) => {}
+                // However long it took.
+                Ok(_) => watch.refused = None,
                 Err(Error::Interrupted) if watch.is_there || watch.refused.is_some() => {}
                 Err(Error::Interrupted) => return Err(self.interrupted()),
                 Err(error @ (Error::NotFinite { .. } | Error::BrokenModel)) => {
@@ -173,22 +174,23 @@ struct Watch<'a> {
 impl Watch<'_> {
     fn see(&mut self, event: Event) -> Signal {
         let Self { trials, task, target, .. } = self;
-        let seconds = self.spent + self.start.elapsed().as_secs_f64();
         trials.board.show(&event, task, *target);
-        match event {
+        let made = match event {
             Event::Update { epoch, batch, batches, .. } => {
-                // Long enough to be measured.
-                let is_measured = trials.plan.seconds.is_some_and(|all| seconds > all / 100.0);
-                if is_measured {
-                    let made = epoch as f64 + batch as f64 / batches as f64;
-                    self.refused = task.too_long(seconds, made, self.of_epochs);
-                }
+                Some(epoch as f64 + batch as f64 / batches as f64)
             }
             Event::Epoch(record) => {
-                self.refused = task.too_long(seconds, record.epoch as f64, self.of_epochs);
                 self.is_there = record.epoch >= *target;
+                Some(record.epoch as f64)
             }
-            _ => {}
+            _ => None,
+        };
+        let seconds = self.spent + self.start.elapsed().as_secs_f64();
+        // Long enough to be measured.
+        if let (Some(made), Some(all)) = (made, trials.plan.seconds)
+            && seconds > all / 100.0
+        {
+            self.refused = task.too_long(seconds, made, self.of_epochs);
         }
         if self.is_there || self.refused.is_some() { Signal::Stop } else { signal(trials.stop) }
     }

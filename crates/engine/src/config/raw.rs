@@ -67,9 +67,9 @@ impl RawConfig {
         self.given.insert(name.into(), (value, origin));
     }
 
-    /// All that was given.
-    pub(crate) fn values(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.given.iter().map(|(name, (value, _))| (name.as_str(), value))
+    /// All that was given, and where.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&str, &Value, &Origin)> {
+        self.given.iter().map(|(name, (value, origin))| (name.as_str(), value, origin))
     }
 
     /// Whether a setting was given.

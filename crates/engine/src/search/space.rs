@@ -98,11 +98,15 @@ impl Space {
     pub fn fix(&mut self, given: &RawConfig) -> Result<(), Error> {
         let mut faults = given.faults();
         if faults.is_empty() {
-            for (name, value) in given.values() {
+            for (name, value, _) in given.values() {
                 self.recipes.iter_mut().for_each(|recipe| drop(recipe.remove(name)));
                 self.common.insert(name.into(), Values::Fixed(value.clone()));
             }
             faults = self.meaningless(|name| given.gives(name));
+            for fault in &mut faults {
+                let found = given.values().find(|(name, ..)| *name == fault.name);
+                fault.origin = found.map(|(_, _, origin)| origin.clone());
+            }
         }
         if faults.is_empty() { Ok(()) } else { Err(Error::Config { faults }) }
     }

@@ -148,7 +148,7 @@ fn settings_that_are_given_are_fixed() {
     assert_eq!(told("dim", "0"), "--dim: expected a whole number from 1 to 100000, found `0`");
     assert_eq!(
         told("heads", "2"),
-        "my.toml: `heads`: means nothing with any of the settings that trials can have"
+        "--heads: means nothing with any of the settings that trials can have"
     );
 }
 
