@@ -32,6 +32,16 @@ impl FromStr for Budget {
     }
 }
 
+/// Seconds as people read them: `12 s`, `5 min 20 s`, `1 h 5 min`.
+pub(super) fn duration(seconds: f64) -> String {
+    let seconds = seconds.max(0.0).round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,5 +57,11 @@ mod tests {
             let told = format!("expected a time such as 90s, 20m, 1h or 1h30m, found `{text}`");
             assert_eq!(text.parse::<Budget>(), Err(told));
         }
+    }
+
+    #[test]
+    fn times_are_written_in_two_units() {
+        let written = [0.4, 59.6, 320.0, 3900.0, 90_000.0].map(duration);
+        assert_eq!(written, ["0 s", "1 min 0 s", "5 min 20 s", "1 h 5 min", "25 h 0 min"]);
     }
 }

@@ -10,8 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::Found;
+use super::budget::duration;
 use super::folder::{BEST_CONFIG, trial_name};
-use super::trial::duration;
 use crate::output::{cell, counted, say, table};
 use crate::train::{Summary, quoted, results};
 
@@ -99,10 +99,10 @@ impl Board {
     }
 }
 
-/// The settings of a trial that others may have differently.
+/// The settings of a trial that others may have differently, but for rates and weights of zero.
 fn drawn(config: &Config, varied: &[&str]) -> String {
     let pairs = varied.iter().filter_map(|name| {
-        let value = config.value(name)?.to_string();
+        let value = config.value(name).filter(|value| value.as_float() != Some(0.0))?.to_string();
         Some(format!("{name} {}", value.trim_matches('"')))
     });
     pairs.collect::<Vec<_>>().join(", ")

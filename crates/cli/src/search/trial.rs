@@ -10,8 +10,8 @@ use fullrank_engine::{
     Config, Device, Error, Event, RawConfig, Signal, TrainingFolder, epochs, forecast,
 };
 use fullrank_graph::Graph;
-use indicatif::HumanDuration;
 
+use super::budget::duration;
 use super::folder::SearchFolder;
 use super::show::Board;
 use crate::Interrupted;
@@ -151,11 +151,6 @@ fn too_slow(watch: &Watch, seconds: f64) -> Outcome {
     Outcome::Refused(format!("{epochs} would take about {all}, where there are {most}"))
 }
 
-/// A time in words.
-pub(super) fn duration(seconds: f64) -> HumanDuration {
-    HumanDuration(std::time::Duration::from_secs_f64(seconds.max(0.0)))
-}
-
 /// Looks at a trial in training: is it there, or too slow, or to be stopped?
 struct Watch<'a> {
     trials: &'a Trials<'a>,
@@ -186,12 +181,8 @@ impl Watch<'_> {
             _ => None,
         };
         let seconds = self.spent + self.start.elapsed().as_secs_f64();
-        // Long enough to be measured.
-        if let (Some(made), Some(all)) = (made, trials.plan.seconds)
-            && seconds > all / 100.0
-        {
-            self.refused = task.too_long(seconds, made, self.of_epochs);
-        }
+        self.refused =
+            made.and_then(|made| trials.plan.too_long(task, seconds, made, self.of_epochs));
         if self.is_there || self.refused.is_some() { Signal::Stop } else { signal(trials.stop) }
     }
 }

@@ -72,7 +72,8 @@ pub struct Task {
     pub trial: usize,
     /// Where it is to come, from 0.
     pub rung: usize,
-    /// Seconds that all of its epochs may take; a trial that is slower could not end in time.
+    /// Seconds that all of its epochs may take; a trial that is slower could not end in time. Nothing
+    /// for one whose time is known.
     pub within: Option<f64>,
 }
 
@@ -190,19 +191,30 @@ pub fn leaderboard(trials: &[Trial], metric: Metric) -> Vec<&Trial> {
     alive
 }
 
-impl Task {
-    /// The seconds that all epochs would take, by what these took, where that is too long. Of the first
-    /// epoch a part may be made.
-    pub fn too_long(&self, seconds: f64, epochs: f64, of_epochs: usize) -> Option<f64> {
-        let forecast = seconds * of_epochs as f64 / epochs;
-        self.within.is_some_and(|within| forecast > within).then_some(forecast)
-    }
-}
-
 impl Plan {
     /// Epochs after which a trial has come to a rung.
     pub fn epochs_at(&self, rung: usize, of_epochs: usize) -> usize {
         of_epochs.div_ceil(REDUCTION.pow((self.top() - rung) as u32))
+    }
+
+    /// The seconds that all epochs of a trial would take, by what these took, where that is too long. Of
+    /// the first epoch a part may be made.
+    ///
+    /// A short time foretells little, so it has to be far too long at first: six times as long after a
+    /// hundredth of all seconds, twice as long after a twentieth.
+    pub fn too_long(
+        &self,
+        task: &Task,
+        seconds: f64,
+        epochs: f64,
+        of_epochs: usize,
+    ) -> Option<f64> {
+        let (all, within) = (self.seconds?, task.within?);
+        let is_there = epochs >= self.epochs_at(task.rung, of_epochs) as f64;
+        let least = all / 100.0;
+        let tolerance = if is_there { 1.0 } else { 1.0 + all / 20.0 / seconds };
+        let forecast = seconds * of_epochs as f64 / epochs;
+        (seconds >= least && forecast > tolerance * within).then_some(forecast)
     }
 
     /// What is to be trained next; nothing when the search is over.

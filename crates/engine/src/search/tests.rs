@@ -302,10 +302,17 @@ fn what_begins_can_end_in_time() {
 fn a_trial_may_take_half_of_the_time_and_what_is_left() {
     let plan = Plan { seconds: Some(21.0), ..PLAN };
     // 21 / 2, and a twentieth less.
-    assert_eq!(plan.next(&[]).unwrap().within, Some(10.0));
-    let task = Task { trial: 1, rung: 0, within: Some(10.0) };
-    assert_eq!((task.too_long(3.0, 1.0, 9), task.too_long(0.5, 0.5, 9)), (Some(27.0), None));
-    assert_eq!(Task { within: None, ..task }.too_long(3.0, 1.0, 9), None);
+    let task = plan.next(&[]).unwrap();
+    assert_eq!(task.within, Some(10.0));
+    let too_long = |seconds, epochs| plan.too_long(&task, seconds, epochs, 9);
+    // At its rung, after one epoch, each second counts.
+    assert_eq!((too_long(1.5, 1.0), too_long(1.0, 1.0)), (Some(13.5), None));
+    // Before, a twentieth of 21 seconds has to foretell twice as much, a hundredth six times.
+    assert!(too_long(1.05, 0.5).is_none() && too_long(1.05, 0.45).is_some());
+    assert!(too_long(0.21, 0.033).is_none() && too_long(0.21, 0.03).is_some());
+    // What takes no time foretells nothing, and a trial whose time is known may go on.
+    assert_eq!(too_long(0.2, 0.001), None);
+    assert_eq!(plan.too_long(&Task { within: None, ..task }, 9.0, 1.0, 9), None);
 }
 
 #[test]
