@@ -24,7 +24,8 @@ use serde::Serialize;
 use crate::Interrupted;
 use crate::memory::check_memory;
 use crate::output::{
-    check_free, count, mean_and_deviation, probability, say, show, show_json, table, write_file,
+    check_free, count, mean_and_deviation, probability, say, show, show_json, table, wrapped,
+    write_file,
 };
 use crate::provenance::provenance;
 use crate::stop::{signal, stop_flag};
@@ -419,21 +420,4 @@ fn sample(run: &Run) -> anyhow::Result<String> {
         let _ = writeln!(text, "  ({subject}, {relation}, ?)  {}", answers.join("  "));
     }
     Ok(text)
-}
-
-/// Lines of at most a hundred characters.
-fn wrapped(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.len() - 1;
-        if lines[last].chars().count() + word.chars().count() >= 100 {
-            lines.push(word.to_owned());
-        } else {
-            if !lines[last].is_empty() {
-                lines[last].push(' ');
-            }
-            lines[last].push_str(word);
-        }
-    }
-    lines.join("\n")
 }

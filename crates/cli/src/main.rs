@@ -4,6 +4,7 @@
 //! 0 done, 1 failed, 2 wrong usage, 130 interrupted. The work itself is done by the libraries.
 
 mod bench;
+mod compare;
 mod demo;
 mod evaluate;
 mod export;
@@ -54,6 +55,7 @@ enum Command {
     Search(search::SearchArguments),
     Evaluate(evaluate::EvaluateArguments),
     Predict(predict::PredictArguments),
+    Compare(compare::CompareArguments),
     Export(export::ExportArguments),
     Spectrum(spectrum::SpectrumArguments),
     Models(models::ModelsArguments),
@@ -105,6 +107,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Search(arguments) => search::run(arguments),
         Command::Evaluate(arguments) => evaluate::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),
+        Command::Compare(arguments) => compare::run(arguments),
         Command::Export(arguments) => export::run(arguments),
         Command::Spectrum(arguments) => spectrum::run(arguments),
         Command::Models(arguments) => models::run(arguments),

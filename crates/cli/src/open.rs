@@ -40,22 +40,37 @@ fn best_trial(path: &Path) -> Option<PathBuf> {
     Some(path.join(name.trim_end()))
 }
 
+/// The run folders that a path stands for: itself, or those of its seeds.
+pub(crate) fn run_folders(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.exists() {
+        bail!("{}: there is no such folder", path.display());
+    }
+    let seeds = if path.join("run.json").exists() { Vec::new() } else { seed_folders(path) };
+    // A folder without any is no run, which opening it will tell.
+    Ok(if seeds.is_empty() { vec![path.to_owned()] } else { seeds })
+}
+
+/// The runs of a folder with several seeds, by seed.
+fn seed_folders(path: &Path) -> Vec<PathBuf> {
+    let entries = path.read_dir().into_iter().flatten().flatten();
+    let seed = |entry: std::fs::DirEntry| {
+        let seed = entry.file_name().to_str()?.strip_prefix("seed-")?.parse::<u64>().ok()?;
+        entry.path().join("run.json").exists().then(|| (seed, entry.path()))
+    };
+    let mut found: Vec<(u64, PathBuf)> = entries.filter_map(seed).collect();
+    found.sort();
+    found.into_iter().map(|(_, folder)| folder).collect()
+}
+
 /// The run of a folder with several seeds that is best on validation; nothing without any.
 fn best_seed(path: &Path) -> Result<Option<PathBuf>, Error> {
     let mut best: Option<(f64, PathBuf)> = None;
-    for entry in path.read_dir().into_iter().flatten().flatten() {
-        let (name, folder) = (entry.file_name(), entry.path());
-        if !name.to_string_lossy().starts_with("seed-") || !folder.join("run.json").exists() {
-            continue;
-        }
+    for folder in seed_folders(path) {
         let Some(valid_mrr) = best_epoch(&folder)?.and_then(|best| best.valid_mrr) else {
             continue;
         };
-        // Of equal ones the first by name, whatever the order of the folder.
-        let is_better = |(mrr, other): &(f64, PathBuf)| {
-            valid_mrr > *mrr || (valid_mrr == *mrr && folder < *other)
-        };
-        if best.as_ref().is_none_or(is_better) {
+        // Of equal ones the first seed.
+        if best.as_ref().is_none_or(|(mrr, _)| valid_mrr > *mrr) {
             best = Some((valid_mrr, folder));
         }
     }

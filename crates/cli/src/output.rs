@@ -114,6 +114,13 @@ fn engine_hint(error: &fullrank_engine::Error) -> Option<String> {
             "Name the data it was trained on, read with the same options, or train anew in another \
              folder by --out."
         }
+        Error::OtherGraph { .. } => {
+            "Only runs on the same triples, split in the same way, can be compared."
+        }
+        Error::SameTraining { .. } => "Name every training once; more of a model have other seeds.",
+        Error::NoTestTriples { .. } => {
+            "Models are compared on test triples: train with a test split."
+        }
         Error::Damaged { .. } => {
             "Take the folder from a copy, or train anew by --force. Nothing was changed."
         }
@@ -187,6 +194,32 @@ pub(crate) fn delimited(separator: char, rows: &[Vec<String>]) -> String {
 pub(crate) fn escaped_tsv(name: &str) -> String {
     let name = name.replace('\t', "\\t");
     name.replace('\n', "\\n").replace('\r', "\\r")
+}
+
+/// A word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// Lines of at most a hundred characters.
+pub(crate) fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.len() - 1;
+        if lines[last].chars().count() + word.chars().count() >= 100 {
+            lines.push(word.to_owned());
+        } else {
+            if !lines[last].is_empty() {
+                lines[last].push(' ');
+            }
+            lines[last].push_str(word);
+        }
+    }
+    lines.join("\n")
 }
 
 /// Several lines, each printable.

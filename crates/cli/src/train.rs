@@ -24,7 +24,8 @@ use crate::evaluate::{progress_bar, show_progress};
 use crate::input::InputArguments;
 use crate::memory::check_memory;
 use crate::output::{
-    cell, count, counted, existing, mean_and_deviation, say, show, show_json, table, write_file,
+    cell, count, counted, existing, mean_and_deviation, quoted, say, show, show_json, table,
+    write_file,
 };
 use crate::provenance::provenance;
 use crate::settings::SettingsArguments;
@@ -71,6 +72,13 @@ pub(crate) struct TrainArguments {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+impl TrainArguments {
+    /// What the data are called.
+    pub(crate) fn data_name(&self) -> String {
+        self.input.name()
+    }
 }
 
 /// One finished training, for machines.
@@ -328,15 +336,6 @@ impl Session<'_> {
         }
         words.extend(["--out".to_owned(), out.display().to_string(), "--force".to_owned()]);
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
-    }
-}
-
-/// A word as a shell takes it.
-pub(crate) fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./,:=+".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }
 

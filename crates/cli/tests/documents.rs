@@ -48,6 +48,7 @@ fn every_link_between_documents_leads_somewhere() {
         "README.md",
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
+        "docs/comparing.md",
         "docs/data.md",
         "docs/dimension.md",
         "docs/figures.md",

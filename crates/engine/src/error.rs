@@ -131,6 +131,32 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
+    /// Comparing runs of different graphs, or of splits that differ.
+    #[error(
+        "{}: is not of the same graph and splits as the first run: {}",
+        path.display(),
+        differences.join("; ")
+    )]
+    OtherGraph {
+        /// The folder.
+        path: PathBuf,
+        /// As `what: expected so many, found so many, so many in both`.
+        differences: Vec<String>,
+    },
+    /// Comparing a training with itself.
+    #[error("{}: has the settings and the seed of {}", path.display(), other.display())]
+    SameTraining {
+        /// The folder.
+        path: PathBuf,
+        /// The one that came before.
+        other: PathBuf,
+    },
+    /// Comparing runs of a graph that nothing can be asked of.
+    #[error("{}: there are no test triples to rank", path.display())]
+    NoTestTriples {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A file that is not what was written.
     #[error("{}: damaged: {what}", path.display())]
     Damaged {

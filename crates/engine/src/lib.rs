@@ -34,6 +34,7 @@
 pub mod advice;
 pub mod answers;
 pub mod bench;
+pub mod compare;
 pub mod config;
 pub mod evaluate;
 pub mod metrics;

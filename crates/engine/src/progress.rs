@@ -3,6 +3,8 @@
 //! All long work of the engine takes one callback, is told by it whether to go on, and ends with
 //! [`Error::Interrupted`](crate::Error::Interrupted) if not. A training loses nothing by that.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::Metrics;
@@ -43,6 +45,22 @@ pub enum Event<'a> {
     Solving {
         /// Rows and columns.
         side: usize,
+    },
+    /// One of several runs is about to be ranked.
+    Run {
+        /// Its folder.
+        folder: &'a Path,
+        /// Runs done.
+        done: usize,
+        /// Runs to be done.
+        total: usize,
+    },
+    /// Resamples are being drawn for intervals.
+    Resampling {
+        /// Resamples done.
+        done: usize,
+        /// Resamples to be drawn.
+        total: usize,
     },
     /// An epoch of a training is over.
     Epoch(&'a EpochRecord),

@@ -25,6 +25,7 @@ pub(crate) enum Purpose {
     Thinning = 7,
     Sample = 8,
     Search = 9,
+    Resample = 10,
 }
 
 /// The generator for one use: `counters` are, say, the update and the layer.

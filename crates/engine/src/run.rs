@@ -29,6 +29,7 @@ use std::sync::Arc;
 use crate::config::{Config, RawConfig};
 use crate::device::Device;
 use crate::error::Error;
+use crate::evaluate::Calibration;
 use crate::model::Model;
 use crate::network::Network;
 use crate::progress::{Best, EpochRecord, Trained};
@@ -60,6 +61,10 @@ pub struct Run {
     pub is_finished: bool,
     /// Metrics of the splits that were ranked when it was over.
     pub splits: Vec<SplitMetrics>,
+    /// Of the last of these, as trained and then at the temperature that was fitted.
+    pub calibration: Vec<Calibration>,
+    /// One for each time the training was begun or taken up again.
+    pub sessions: Vec<Provenance>,
 }
 
 impl Run {
@@ -95,8 +100,10 @@ impl Run {
         }
         let mut model = Model::new(Arc::new(graph), config, network, trained);
         model.temperature = temperature;
-        let splits = manifest.result.map_or(Vec::new(), |result| result.splits);
-        Ok(Self { model, trained, is_finished, splits })
+        let (splits, calibration) =
+            manifest.result.map(|result| (result.splits, result.calibration)).unwrap_or_default();
+        let sessions = manifest.sessions;
+        Ok(Self { model, trained, is_finished, splits, calibration, sessions })
     }
 }
 

@@ -48,6 +48,36 @@ function range(values) {
   return low < high ? [low, high] : [low - Math.abs(low) * .1 - 1e-9, high + Math.abs(high) * .1 + 1e-9];
 }
 
+// As many of the digits 1, 2, 5 times powers of ten as it takes to have three between two logarithms.
+function logTicks(low, high) {
+  const powers = [];
+  for (let power = Math.floor(low); power <= high; power++) powers.push(10 ** power);
+  const steps = [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]];
+  const all = steps.map(digits => powers.flatMap(power => digits.map(digit => +(digit * power).toPrecision(3)))
+    .filter(t => Math.log10(t) >= low - 1e-9 && Math.log10(t) <= high + 1e-9));
+  return all.find(found => found.length >= 3) || all[2];
+}
+
+// A little more on both sides, so that no mark lies on an axis.
+function widened([low, high]) {
+  const margin = (high - low) * .06;
+  return [low - margin, high + margin];
+}
+
+// A mark; its shape tells it apart where its colour does not.
+function mark(svg, kind, x, y, r) {
+  const shape = kind % SHAPES.length, c = 'dot s' + kind % COLORS;
+  if (!shape) return add(svg, 'circle', {cx: x.toFixed(1), cy: y.toFixed(1), r, class: c});
+  const points = SHAPES[shape].map(([dx, dy]) => (x + dx * r).toFixed(1) + ',' + (y + dy * r).toFixed(1));
+  return add(svg, 'polygon', {points: points.join(' '), class: c});
+}
+const COLORS = 8;
+// Circle, square, triangle, diamond, triangle on its head.
+const SHAPES = [
+  null, [[-.9, -.9], [.9, -.9], [.9, .9], [-.9, .9]], [[0, -1.15], [1.1, .85], [-1.1, .85]],
+  [[0, -1.3], [1.2, 0], [0, 1.3], [-1.2, 0]], [[0, 1.15], [1.1, -.85], [-1.1, -.85]],
+];
+
 const draw = {
   // Series of points, joined by lines.
   lines(svg, chart) {
@@ -117,6 +147,69 @@ const draw = {
         const dot = add(svg, 'circle', {cx: x(p[0]).toFixed(1), cy: y(p[1]).toFixed(1), r: 1.8, class: 'dot s' + color, 'fill-opacity': .6, 'stroke-opacity': 0});
         add(dot, 'title', {}, `${name}: ${short(p[1])} ${chart.unit} at ${short(p[0])}`);
       }
+    });
+  },
+  // Marks of several shapes and colours, with intervals of their heights; the name of the upright axis
+  // stands above it.
+  marks(svg, chart) {
+    const left = 56, top = 26, bottom = HEIGHT - BOTTOM;
+    const all = chart.series.flatMap(s => s.points), log = chart.scale === 'log';
+    const at = log ? Math.log10 : v => v;
+    const heights = all.flatMap(p => p.slice(1).filter(v => v !== null));
+    if (chart.guide === 'zero') heights.push(0);
+    const isSquare = chart.guide === 'diagonal';
+    const [x0, x1] = isSquare ? [0, 1] : widened(range(all.map(p => at(p[0]))));
+    const [y0, y1] = isSquare ? [0, 1] : widened(range(heights));
+    const x = v => left + (at(v) - x0) / (x1 - x0) * (WIDTH - left - RIGHT);
+    const y = v => bottom - (v - y0) / (y1 - y0) * (bottom - top);
+    for (const t of ticks(y0, y1)) {
+      add(svg, 'line', {x1: left, x2: WIDTH - RIGHT, y1: y(t), y2: y(t), class: 'axis'});
+      add(svg, 'text', {x: left - 5, y: y(t) + 4, 'text-anchor': 'end'}, short(t));
+    }
+    for (const t of log ? logTicks(x0, x1) : ticks(x0, x1)) {
+      add(svg, 'line', {x1: x(t), x2: x(t), y1: bottom, y2: bottom + 3, class: 'axis'});
+      add(svg, 'text', {x: x(t), y: bottom + 14, 'text-anchor': 'middle'}, short(t));
+    }
+    add(svg, 'text', {x: (left + WIDTH) / 2, y: HEIGHT - 5, 'text-anchor': 'middle'}, chart.x);
+    add(svg, 'text', {x: 4, y: 12}, chart.y);
+    if (chart.guide === 'zero') add(svg, 'line', {x1: left, x2: WIDTH - RIGHT, y1: y(0), y2: y(0), class: 'ideal'});
+    if (isSquare) add(svg, 'line', {x1: x(0), y1: y(0), x2: x(1), y2: y(1), class: 'ideal'});
+    chart.series.forEach(({name, points, color}, i) => {
+      // Side by side where there are intervals, which would hide each other.
+      const shift = chart.guide === 'zero' && chart.joined ? (i - (chart.series.length - 1) / 2) * 3 : 0;
+      const line = 'line s' + color % COLORS, r = points.length > 20 ? 2 : 3.6;
+      const path = points.map(p => (x(p[0]) + shift).toFixed(1) + ',' + y(p[1]).toFixed(1)).join(' ');
+      if (chart.joined) add(svg, 'polyline', {points: path, class: line + ' thin'});
+      for (const [px, py, low, high] of points) {
+        const cx = x(px) + shift;
+        if (low !== null) add(svg, 'line', {x1: cx, x2: cx, y1: y(low), y2: y(high), class: line + ' thin'});
+        const dot = mark(svg, color, cx, y(py), r);
+        const ends = low === null ? '' : ` (${short(low)} to ${short(high)})`;
+        add(dot, 'title', {}, `${name}: ${short(py)}${ends} at ${short(px)}`);
+      }
+    });
+  },
+  // Means with two intervals each, a row below the other, under their names.
+  intervals(svg, chart) {
+    const width = 540, row = 34, left = 10, bottom = row * chart.rows.length + 6;
+    svg.setAttribute('viewBox', `0 0 ${width} ${bottom + 36}`);
+    const values = chart.rows.flatMap(r => [0, r.mean, ...r.inner, ...(r.outer || [])]);
+    const [x0, x1] = widened(range(values));
+    const x = v => left + (v - x0) / (x1 - x0) * (width - 2 * left);
+    const places = ticks(x0, x1);
+    for (const t of places) add(svg, 'text', {x: x(t), y: bottom + 14, 'text-anchor': 'middle'}, short(t));
+    add(svg, 'text', {x: width / 2, y: bottom + 30, 'text-anchor': 'middle'}, `${chart.x}, b − a`);
+    chart.rows.forEach(({name, mean, inner, outer}, i) => {
+      const y = i * row + 26;
+      // Lines between the names, not through them.
+      for (const t of places) add(svg, 'line', {x1: x(t), x2: x(t), y1: y - 5, y2: y + 10, class: t ? 'axis' : 'ideal'});
+      // As wide as the picture at most.
+      const label = add(svg, 'text', {x: left, y: y - 9}, name.length > 84 ? name.slice(0, 83) + '…' : name);
+      add(label, 'title', {}, name);
+      if (outer) add(svg, 'line', {x1: x(outer[0]), x2: x(outer[1]), y1: y, y2: y, class: 'line s0 thin'});
+      add(svg, 'line', {x1: x(inner[0]), x2: x(inner[1]), y1: y, y2: y, class: 'line s0 thick'});
+      const dot = mark(svg, 0, x(mean), y, 4);
+      add(dot, 'title', {}, `${name}: ${short(mean)} (${short(inner[0])} to ${short(inner[1])})`);
     });
   },
   // A 0/1 matrix, the darker the fuller; drawn as an image, since it has thousands of cells.

@@ -11,6 +11,10 @@ use serde::Serialize;
 
 const CSS: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+/// Colours of marks; the first three are those of all other charts. As in `page.css`.
+const N_COLORS: usize = 8;
+/// Shapes of marks, which tell them apart where colours do not. As in `page.css` and `page.js`.
+const N_SHAPES: usize = 5;
 
 /// A page in the making.
 #[derive(Default)]
@@ -40,6 +44,18 @@ pub(crate) enum Plot {
     LogLog { x: &'static str, unit: &'static str, series: Vec<Series<[f64; 2]>> },
     /// Rows of shades, a digit from 0 to f each.
     Matrix { rows: Vec<String> },
+    /// Marks with both axes labelled, each perhaps with an interval of its height; one shape and colour a
+    /// series.
+    Marks {
+        x: &'static str,
+        y: &'static str,
+        scale: Scale,
+        guide: Guide,
+        joined: bool,
+        series: Vec<Series<Mark>>,
+    },
+    /// Means below each other, with an inner and an outer interval.
+    Intervals { x: &'static str, rows: Vec<IntervalRow> },
     /// Whole numbers over several orders of magnitude.
     Bars { bars: Vec<Bar> },
 }
@@ -50,6 +66,42 @@ pub(crate) struct Series<P> {
     /// Which of the page's three colours.
     pub(crate) color: usize,
     pub(crate) points: Vec<P>,
+}
+
+/// A place, and the ends of an interval of its height.
+#[derive(Serialize)]
+pub(crate) struct Mark(
+    pub(crate) f64,
+    pub(crate) f64,
+    pub(crate) Option<f64>,
+    pub(crate) Option<f64>,
+);
+
+/// How the horizontal axis of marks runs.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scale {
+    Linear,
+    Log,
+}
+
+/// A dashed line to hold marks against.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Guide {
+    None,
+    /// Where nothing is gained or lost.
+    Zero,
+    /// Where both axes, from 0 to 1, agree.
+    Diagonal,
+}
+
+#[derive(Serialize)]
+pub(crate) struct IntervalRow {
+    pub(crate) name: String,
+    pub(crate) mean: f64,
+    pub(crate) inner: [f64; 2],
+    pub(crate) outer: Option<[f64; 2]>,
 }
 
 #[derive(Serialize)]
@@ -152,6 +204,19 @@ impl Page {
         for (color, name) in names.iter().enumerate() {
             let name = escape(name);
             let _ = write!(self.body, "<span class=\"key s{color}\"></span>{name}");
+        }
+        self.body.push_str("</p>\n");
+    }
+
+    /// What the shapes and colours of the next marks stand for.
+    pub(crate) fn marks(&mut self, names: &[&str]) {
+        self.body.push_str("<p class=\"marks\">");
+        for (mark, name) in names.iter().enumerate() {
+            let (color, shape, name) = (mark % N_COLORS, mark % N_SHAPES, escape(name));
+            let _ = write!(
+                self.body,
+                "<span><span class=\"key s{color} m{shape}\"></span>{name}</span> "
+            );
         }
         self.body.push_str("</p>\n");
     }

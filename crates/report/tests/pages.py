@@ -1,7 +1,7 @@
 """Are the charts of our pages drawn in a browser? Run by ./check, which needs chromium for it.
 
-Makes a small graph, trains on it, and opens the pages of both in headless Chromium. The program is the
-one that the tests have built.
+Makes a small graph, trains on it, compares two runs, and opens the pages of all in headless Chromium. The
+program is the one that the tests have built.
 """
 
 import json
@@ -44,11 +44,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         graph, run, bounds = folder / "graph", folder / "run", folder / "bounds.html"
+        softmax, mixture, compared = folder / "softmax", folder / "mixture", folder / "compared.html"
         fullrank("generate", graph, "--entities", 200, "--relations", 4, "--mean-degree", 8)
         fullrank("inspect", graph, "--effort", "low", "--dim", 8, "--html", bounds)
         fullrank("train", graph, "--dim", 8, "--epochs", 2, "--out", run)
+        for output, out in (("softmax", softmax), ("mixture", mixture)):
+            fullrank("train", graph, "--dim", 8, "--epochs", 2, "--output", output, "--seeds", 2, "--out", out)
+        fullrank("compare", softmax, mixture, "--resamples", 100, "--html", compared)
         broken = 0
-        for page in (run / "report.html", bounds):
+        for page in (run / "report.html", bounds, compared):
             for fault in faults_of(page, folder / "profile"):
                 print(f"{page.name}: {fault}", file=sys.stderr)
                 broken += 1

@@ -42,7 +42,7 @@ fn run_on(
         match event {
             Event::Update { .. } => updates += 1,
             Event::Epoch(record) => records.push(record.clone()),
-            Event::Scoring { .. } | Event::Solving { .. } => {}
+            _ => {}
         }
         if stop_at == Some(updates) { Signal::Stop } else { Signal::Continue }
     });
