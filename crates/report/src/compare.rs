@@ -119,11 +119,10 @@ fn sizes(page: &mut Page, comparison: &Comparison) {
     let has = |metric: Metric| comparison.models.iter().any(|it| it.test.contains_key(&metric));
     let charts = charts.into_iter().filter(|(metric, _)| has(*metric));
     page.charts(charts.map(|(metric, caption)| (caption.to_owned(), plot(metric))).collect());
-    if comparison.models.iter().any(|model| model.seeds.len() > 1) {
-        page.remark(
-            "A line through a mark is as long as the standard deviation over seeds, up and down.",
-        );
-    }
+    page.remark(
+        "A line through a mark is as long as the standard deviation over seeds, up and down; models with \
+         the same number of parameters stand side by side.",
+    );
 }
 
 fn differences(page: &mut Page, comparison: &Comparison) {
@@ -338,8 +337,9 @@ fn calibration(page: &mut Page, comparison: &Comparison) {
     };
     page.heading("Can their probabilities be trusted?");
     page.paragraph(
-        "For the most likely answer to each test query, known ones left out: how probable a model said it was, \
-         as trained, against how often it came true, all seeds together. On the dashed line the two agree.",
+        "For the most likely answer to each test query, answers from training left out: how probable a model \
+         said it was, as trained, against how often it came true, all seeds together. On the dashed line the \
+         two agree.",
     );
     page.marks(&names(comparison));
     let series = comparison.models.iter().enumerate().map(|(color, model)| Series {

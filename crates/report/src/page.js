@@ -152,7 +152,7 @@ const draw = {
   // Marks of several shapes and colours, with intervals of their heights; the name of the upright axis
   // stands above it.
   marks(svg, chart) {
-    const left = 56, top = 26, bottom = HEIGHT - BOTTOM;
+    const left = 56, right = WIDTH - 18, top = 26, bottom = HEIGHT - BOTTOM;
     const all = chart.series.flatMap(s => s.points), log = chart.scale === 'log';
     const at = log ? Math.log10 : v => v;
     const heights = all.flatMap(p => p.slice(1).filter(v => v !== null));
@@ -160,29 +160,36 @@ const draw = {
     const isSquare = chart.guide === 'diagonal';
     const [x0, x1] = isSquare ? [0, 1] : widened(range(all.map(p => at(p[0]))));
     const [y0, y1] = isSquare ? [0, 1] : widened(range(heights));
-    const x = v => left + (at(v) - x0) / (x1 - x0) * (WIDTH - left - RIGHT);
+    const x = v => left + (at(v) - x0) / (x1 - x0) * (right - left);
     const y = v => bottom - (v - y0) / (y1 - y0) * (bottom - top);
     for (const t of ticks(y0, y1)) {
-      add(svg, 'line', {x1: left, x2: WIDTH - RIGHT, y1: y(t), y2: y(t), class: 'axis'});
+      add(svg, 'line', {x1: left, x2: right, y1: y(t), y2: y(t), class: 'axis'});
       add(svg, 'text', {x: left - 5, y: y(t) + 4, 'text-anchor': 'end'}, short(t));
     }
     for (const t of log ? logTicks(x0, x1) : ticks(x0, x1)) {
       add(svg, 'line', {x1: x(t), x2: x(t), y1: bottom, y2: bottom + 3, class: 'axis'});
       add(svg, 'text', {x: x(t), y: bottom + 14, 'text-anchor': 'middle'}, short(t));
     }
-    add(svg, 'text', {x: (left + WIDTH) / 2, y: HEIGHT - 5, 'text-anchor': 'middle'}, chart.x);
+    add(svg, 'text', {x: (left + right) / 2, y: HEIGHT - 5, 'text-anchor': 'middle'}, chart.x);
     add(svg, 'text', {x: 4, y: 12}, chart.y);
-    if (chart.guide === 'zero') add(svg, 'line', {x1: left, x2: WIDTH - RIGHT, y1: y(0), y2: y(0), class: 'ideal'});
+    if (chart.guide === 'zero') add(svg, 'line', {x1: left, x2: right, y1: y(0), y2: y(0), class: 'ideal'});
     if (isSquare) add(svg, 'line', {x1: x(0), y1: y(0), x2: x(1), y2: y(1), class: 'ideal'});
+    // Marks of several series at the same place stand side by side.
+    const same = {};
+    if (!chart.joined && !log) for (const p of all) (same[p[0]] ||= []).push(p);
     chart.series.forEach(({name, points, color}, i) => {
-      // Side by side where there are intervals, which would hide each other.
-      const shift = chart.guide === 'zero' && chart.joined ? (i - (chart.series.length - 1) / 2) * 3 : 0;
-      const line = 'line s' + color % COLORS, r = points.length > 20 ? 2 : 3.6;
-      const path = points.map(p => (x(p[0]) + shift).toFixed(1) + ',' + y(p[1]).toFixed(1)).join(' ');
-      if (chart.joined) add(svg, 'polyline', {points: path, class: line + ' thin'});
-      for (const [px, py, low, high] of points) {
-        const cx = x(px) + shift;
-        if (low !== null) add(svg, 'line', {x1: cx, x2: cx, y1: y(low), y2: y(high), class: line + ' thin'});
+      const ofSeries = log && chart.joined ? (i - (chart.series.length - 1) / 2) * 3 : 0;
+      const place = p => {
+        const beside = same[p[0]] || [p];
+        return x(p[0]) + ofSeries + (beside.indexOf(p) - (beside.length - 1) / 2) * 9;
+      };
+      const isCurve = chart.joined && chart.guide === 'none';
+      const line = 'line thin s' + color % COLORS, r = isCurve ? 1.6 : log && !chart.joined ? 2.6 : 3.6;
+      const path = points.map(p => place(p).toFixed(1) + ',' + y(p[1]).toFixed(1)).join(' ');
+      if (chart.joined) add(svg, 'polyline', {points: path, class: line});
+      for (const p of points) {
+        const [px, py, low, high] = p, cx = place(p);
+        if (low !== null) add(svg, 'line', {x1: cx, x2: cx, y1: y(low), y2: y(high), class: line});
         const dot = mark(svg, color, cx, y(py), r);
         const ends = low === null ? '' : ` (${short(low)} to ${short(high)})`;
         add(dot, 'title', {}, `${name}: ${short(py)}${ends} at ${short(px)}`);
