@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::Found;
 use super::budget::duration;
 use super::folder::{BEST_CONFIG, trial_name};
-use crate::output::{cell, counted, say, table};
-use crate::train::{Summary, quoted, results};
+use crate::output::{cell, counted, quoted, say, table};
+use crate::train::{Summary, results};
 
 /// Trials of the leaderboard that are shown.
 const SHOWN: usize = 10;
