@@ -21,7 +21,7 @@ use crate::output::{count, counted, printable, say, wrong_usage};
 pub(crate) struct InputArguments {
     /// A folder with train, valid and test, or one file; `-` reads standard input
     ///
-    /// Files end in .tsv, .txt, .csv, .nt or .ttl, optionally with .gz or .zst.
+    /// Files end in .tsv, .txt, .sif, .csv, .nt or .ttl, optionally with .gz or .zst.
     /// A single file is split into train, valid and test.
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) data: PathBuf,
@@ -79,6 +79,11 @@ impl InputArguments {
             split: None,
             ratios: None,
         }
+    }
+
+    /// The same, split so if it is a single file.
+    pub(crate) fn split_by(self, splitter: Splitter) -> Self {
+        Self { split: Some(splitter), ..self }
     }
 
     /// Loads the graph.

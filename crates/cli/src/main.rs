@@ -18,6 +18,7 @@ mod open;
 mod output;
 mod predict;
 mod provenance;
+mod reproduce;
 mod search;
 mod settings;
 mod shell;
@@ -59,6 +60,7 @@ enum Command {
     Export(export::ExportArguments),
     Spectrum(spectrum::SpectrumArguments),
     Models(models::ModelsArguments),
+    Reproduce(reproduce::ReproduceArguments),
     Figure(figure::FigureArguments),
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -111,6 +113,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Export(arguments) => export::run(arguments),
         Command::Spectrum(arguments) => spectrum::run(arguments),
         Command::Models(arguments) => models::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Figure(arguments) => figure::run(arguments),
         Command::Bench(command) => bench::run(command),
         Command::Completions(arguments) => shell::completions(arguments),

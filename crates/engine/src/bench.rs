@@ -7,6 +7,7 @@
 mod gradient;
 mod gradient_passed;
 mod kernels;
+mod work;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ use crate::trainer::step_bytes;
 pub use gradient::{GradientNoise, SparseNoise, gradient_noise};
 pub use gradient_passed::{GradientPassed, gradient_passed, is_measurable};
 pub use kernels::{KernelSizes, KernelTiming, time_kernels};
+pub use work::{GraphSize, StepWork};
 
 /// A network in training on one batch, over and over.
 #[derive(Debug)]

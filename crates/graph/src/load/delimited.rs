@@ -160,7 +160,7 @@ const SLOTS: [&str; 3] = ["subject", "relation", "object"];
 /// What headers usually call subject, relation and object.
 const HEADER_WORDS: [&[&str]; 3] = [
     &["subject", "head", "source", "from"],
-    &["relation", "relationship", "predicate", "property", "edge", "type"],
+    &["relation", "relationship", "predicate", "property", "edge", "metaedge", "type"],
     &["object", "tail", "target", "to"],
 ];
 

@@ -24,14 +24,16 @@ pub enum Format {
 
 impl Format {
     /// Which ending of a file's name stands for which format.
-    const ENDINGS: [(&str, Format); 5] = [
+    const ENDINGS: [(&str, Format); 6] = [
         ("tsv", Format::Tsv),
         ("txt", Format::Tsv),
+        // Hetionet's: one edge a line, between tabs.
+        ("sif", Format::Tsv),
         ("csv", Format::Csv),
         ("nt", Format::NTriples),
         ("ttl", Format::Turtle),
     ];
-    const KNOWN: &str = ".tsv, .txt, .csv, .nt or .ttl";
+    const KNOWN: &str = ".tsv, .txt, .sif, .csv, .nt or .ttl";
 
     fn from_ending(ending: &str) -> Option<Format> {
         Self::ENDINGS.into_iter().find(|(known, _)| *known == ending).map(|(_, format)| format)

@@ -116,6 +116,16 @@ fn usual_headers_are_recognised_and_reported() {
 }
 
 #[test]
+fn hetionet_is_read_as_it_is_published() {
+    // Its first lines, with the names of the published file.
+    let text = "source\tmetaedge\ttarget\nGene::9021\tGpBP\tBiological Process::GO:0071357\n";
+    let loaded = check("hetionet-v1.0-edges.sif", text).unwrap();
+    assert_eq!(triples(&loaded), ["Gene::9021 GpBP Biological Process::GO:0071357"]);
+    let names = ["source", "metaedge", "target"].map(str::to_owned);
+    assert_eq!(loaded.files[0].header, Some(names));
+}
+
+#[test]
 fn headers_can_be_forced_and_forbidden() {
     let with = |header| LoadOptions { header, ..LoadOptions::default() };
     assert_eq!(read_with("g.csv", "x,y,z\na,r,b\n", &with(Header::Yes)), ["a r b"]);
@@ -202,7 +212,7 @@ fn the_format_can_be_given_where_the_name_does_not_say_it() {
     assert_eq!(read_with("graph", "a,r,b\n", &options), ["a r b"]);
     assert_eq!(
         complaint(check("graph.dat.gz", "a,r,b\n")),
-        "graph.dat.gz: expected a name ending in .tsv, .txt, .csv, .nt or .ttl, optionally with \
+        "graph.dat.gz: expected a name ending in .tsv, .txt, .sif, .csv, .nt or .ttl, optionally with \
          .gz or .zst, found `graph.dat.gz`"
     );
 }
