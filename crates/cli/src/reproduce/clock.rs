@@ -81,7 +81,7 @@ fn small(config: &Config) -> anyhow::Result<Config> {
 fn kind(config: &Config) -> String {
     let parts = [config.encoder().name(), config.score().name(), config.output().name()];
     let sizes = ["dim", "components", "layers"].map(|name| number(config, name).unwrap_or(0));
-    format!("{parts:?} {sizes:?} {:?}", config.value("hidden"))
+    format!("{parts:?} {sizes:?}")
 }
 
 fn number(config: &Config, name: &str) -> Option<i64> {

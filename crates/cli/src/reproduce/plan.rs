@@ -120,7 +120,7 @@ impl<'a> Planner<'a> {
         let (mut models, mut new_hours) = (Vec::new(), 0.0);
         for row in self.session.rows(table, dataset) {
             let is_here = sizes.path.is_some() || self.detail == Detail::All;
-            if row.model.is_none() || !is_here {
+            if row.model.is_none() || !is_here || !takes_updates(table) {
                 continue;
             }
             let (model, new) = self.of_model(table, row, dataset, &sizes)?;
@@ -151,11 +151,7 @@ impl<'a> Planner<'a> {
         sizes: &Sizes,
     ) -> anyhow::Result<(ModelPlan, f64)> {
         let (config, trainings) = self.session.model(table, row, dataset, &sizes.folder)?;
-        let is_made_from = |sources: &[Source]| {
-            table.columns.iter().any(|column| sources.contains(&column.source()))
-        };
-        let is_trained = is_made_from(&[Source::Runs, Source::Spectrum, Source::Signs]);
-        let trainings = if is_trained { trainings } else { Vec::new() };
+        let trainings = if is_made_of(table, &TRAINED) { trainings } else { Vec::new() };
         let stages: Vec<Stage> = trainings.iter().map(Training::stage).collect();
         let is_done = !stages.is_empty() && stages.iter().all(|stage| *stage == Stage::Done);
         let seconds_per_update = match is_done && self.detail == Detail::Left {
@@ -178,7 +174,7 @@ impl<'a> Planner<'a> {
                 new_hours += left as f64 * epoch;
             }
         }
-        if is_made_from(&[Source::Step]) {
+        if is_made_of(table, &[Source::Step]) {
             // One to make room, three to time.
             hours += 4.0 * seconds_per_update / 3600.0;
             new_hours += 4.0 * seconds_per_update / 3600.0;
@@ -197,6 +193,18 @@ impl<'a> Planner<'a> {
         };
         Ok((plan, new_hours))
     }
+}
+
+/// Figures that are made from trained runs.
+const TRAINED: [Source; 3] = [Source::Runs, Source::Spectrum, Source::Signs];
+
+fn is_made_of(table: &Table, sources: &[Source]) -> bool {
+    table.columns.iter().any(|column| sources.contains(&column.source()))
+}
+
+/// Whether a table needs anything that takes long.
+fn takes_updates(table: &Table) -> bool {
+    is_made_of(table, &TRAINED) || is_made_of(table, &[Source::Step])
 }
 
 /// Updates of an epoch. Queries that are cut into items are counted as if all were of full length but
