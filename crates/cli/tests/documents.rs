@@ -53,6 +53,7 @@ fn every_link_between_documents_leads_somewhere() {
         "docs/dimension.md",
         "docs/figures.md",
         "docs/numbers.md",
+        "docs/paper.md",
         "docs/search.md",
         "docs/training.md",
         "docs/tutorial.md",

@@ -127,7 +127,7 @@ impl<'a> Planner<'a> {
             models.push(model);
             new_hours += new;
         }
-        let hours = models.iter().map(|model| model.hours).sum();
+        let hours = models.iter().fold(0.0, |sum, model| sum + model.hours);
         let get = sizes.path.is_none().then(|| dataset.get.clone());
         let (graph, path, stand_in) = (dataset.name.clone(), sizes.path, sizes.stand_in);
         Ok((GraphPlan { graph, path, get, stand_in, models, hours }, new_hours))
@@ -235,11 +235,11 @@ impl Plan {
             hours_text(self.hours_with_all_graphs),
         );
         text += &format!(
-            "How this was estimated: a small update was timed for each of {} kinds of models (4,096 entities, \
-             128 or 256 queries), and scaled by the operations of a whole one, Adam by the number of \
-             parameters; validation is a third of an update for each of its queries. Early stopping may end \
-             a run sooner. With exact = true no entry of a gradient is left to chance: `--set exact=false` \
-             may take much less time and is not the paper's.\n",
+            "\nHow this was estimated: a small update was timed for each of {} kinds of models (4,096 entities,\n\
+             256 queries, or 64 for mixtures) and scaled by the operations of a whole one, Adam by the number of\n\
+             parameters; validation counts a third of an update for each of its queries. What else ran\n\
+             meanwhile makes it longer; early stopping may end a run sooner. The paper's settings leave no\n\
+             entry of a gradient to chance: --set exact=false may take much less time, and is not the paper's.\n",
             self.timed
         );
         let mut absent: Vec<(&str, &str)> = self
@@ -250,6 +250,9 @@ impl Plan {
             .collect();
         absent.sort_unstable();
         absent.dedup();
+        if !absent.is_empty() {
+            text.push('\n');
+        }
         for (graph, get) in absent {
             text += &format!("{graph} is not here: {get}\n");
         }
@@ -276,11 +279,11 @@ impl TablePlan {
                     model.model.clone(),
                     count(model.updates_per_epoch),
                     format!("{:.3}", model.seconds_per_update),
-                    format!("{:.2}", model.hours_per_run),
+                    hours_cell(model.hours_per_run),
                     count(model.folders.len()),
                     count(model.done),
                     count(model.begun),
-                    format!("{:.2}", model.hours),
+                    hours_cell(model.hours),
                 ]
             };
             text += &table(&header, graph.models.iter().map(row));
@@ -310,25 +313,47 @@ fn graphs_text(tables: &[TablePlan]) -> String {
         }
         for (place, graph) in plan.graphs.iter().enumerate() {
             let name = if place == 0 { plan.table } else { "" };
-            let sum = |of: fn(&ModelPlan) -> usize| count(graph.models.iter().map(of).sum());
-            rows.push(vec![
-                name.to_owned(),
-                graph.graph.clone(),
-                count(graph.models.len()),
-                sum(|model| model.folders.len()),
-                sum(|model| model.done),
-                sum(|model| model.begun),
-                format!("{:.1}", graph.hours),
-                match (&graph.path, &graph.stand_in) {
-                    (None, _) => "not here",
-                    (Some(_), None) => "here",
-                    (Some(_), Some(_)) => "not the paper's",
-                }
-                .to_owned(),
-            ]);
+            let mut cells = vec![name.to_owned(), graph.graph.clone()];
+            cells.extend(graph.counts());
+            cells.push(graph.whereabouts().to_owned());
+            rows.push(cells);
         }
     }
     table(&header, rows)
+}
+
+impl GraphPlan {
+    /// Models, runs, those done, those begun, and hours.
+    fn counts(&self) -> [String; 5] {
+        if self.models.is_empty() {
+            return ["", "", "", "", "at once"].map(str::to_owned);
+        }
+        let sum = |of: fn(&ModelPlan) -> usize| count(self.models.iter().map(of).sum());
+        [
+            count(self.models.len()),
+            sum(|model| model.folders.len()),
+            sum(|model| model.done),
+            sum(|model| model.begun),
+            hours_cell(self.hours),
+        ]
+    }
+
+    fn whereabouts(&self) -> &'static str {
+        match (&self.path, &self.stand_in) {
+            (None, _) => "not here",
+            (Some(_), None) => "here",
+            (Some(_), Some(_)) => "not the paper's",
+        }
+    }
+}
+
+/// Hours in a table: two figures are enough where there are few.
+fn hours_cell(hours: f64) -> String {
+    match hours {
+        hours if hours < 1.0 => format!("{hours:.2}"),
+        hours if hours < 10.0 => format!("{hours:.1}"),
+        hours => count(hours.round() as usize),
+    }
 }
 
 /// Hours, and days where there are many.

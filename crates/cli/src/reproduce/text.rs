@@ -11,6 +11,7 @@ use super::cells::Ours;
 use super::column::{Column, Source, deviation, numbers, shown};
 use super::paper::{Dataset, Paper, Row, Table};
 use super::places::Sizes;
+use crate::demo::wrapped;
 use crate::output::table as aligned;
 
 /// A table made again.
@@ -114,10 +115,11 @@ impl TableResult<'_> {
         }
         text.push('\n');
         if columns.iter().any(|column| column.is_of_ranks()) {
-            text += "Ranks are optimistic, as the paper's; where realistic ones (ties count half) \
-                     differ, they stand below.\n";
+            let ranks = "Ranks are optimistic, as the paper's; where realistic ones (ties count half) \
+                         differ, they stand below.";
+            text += &format!("{}\n", wrapped(ranks));
         }
-        notes.iter().for_each(|note| text += &format!("{note}\n"));
+        notes.iter().for_each(|note| text += &format!("{}\n", wrapped(note)));
         text
     }
 }
