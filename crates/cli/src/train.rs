@@ -30,7 +30,7 @@ use crate::output::{
 use crate::provenance::provenance;
 use crate::settings::SettingsArguments;
 use crate::stop::stop_flag;
-use progress::Progress;
+pub(crate) use progress::Progress;
 
 /// Train a model on a graph
 ///

@@ -14,9 +14,9 @@ use fullrank_report::RunReport;
 use crate::Interrupted;
 use crate::evaluate::{progress_bar, show_progress};
 use crate::memory::check_memory;
-use crate::output::{say, write_file};
+use crate::output::{quoted, say, write_file};
 use crate::provenance::provenance;
-use crate::train::{Progress, quoted};
+use crate::train::Progress;
 
 /// One training of a cell.
 #[derive(Debug, Clone)]

@@ -11,8 +11,8 @@ use super::cells::Ours;
 use super::column::{Column, Source, deviation, numbers, shown};
 use super::paper::{Dataset, Paper, Row, Table};
 use super::places::Sizes;
-use crate::demo::wrapped;
-use crate::output::table as aligned;
+
+use crate::output::{table as aligned, wrapped};
 
 /// A table made again.
 pub(super) struct TableResult<'a> {

@@ -11,8 +11,8 @@ use crate::output::say;
 use crate::stop::signal;
 
 /// Shows a training as it goes: a bar on a terminal, a line per epoch anyway.
-pub(super) struct Progress<'a> {
-    pub(super) bar: ProgressBar,
+pub(crate) struct Progress<'a> {
+    pub(crate) bar: ProgressBar,
     stop: &'a AtomicBool,
     epochs: usize,
     /// When the last epoch ended, or the first one began.
@@ -27,7 +27,7 @@ pub(super) struct Progress<'a> {
 const FORECAST: usize = 20;
 
 impl<'a> Progress<'a> {
-    pub(super) fn new(config: &Config, stop: &'a AtomicBool) -> Self {
+    pub(crate) fn new(config: &Config, stop: &'a AtomicBool) -> Self {
         let style = ProgressStyle::with_template("{msg} {bar:20} {pos}/{len}, {eta} left")
             .expect("the template is well formed");
         let bar = ProgressBar::new(0).with_style(style);
@@ -35,7 +35,7 @@ impl<'a> Progress<'a> {
         Self { bar, stop, epochs: config.training().epochs, last: now, began: now, n_updates: 0 }
     }
 
-    pub(super) fn show(&mut self, event: Event) -> Signal {
+    pub(crate) fn show(&mut self, event: Event) -> Signal {
         match event {
             Event::Update { epoch, batch, batches, loss } => {
                 self.bar.set_length(batches as u64);
