@@ -2,26 +2,28 @@
 
 mod signs;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum, ValueHint};
 use fullrank_engine::evaluate::{
-    Breakdown, Calibration, break_down, calibrate, fit_temperature, rank_answers, rank_candidates,
-    without_unseen,
+    Baselines, Breakdown, Calibration, break_down, calibrate, fit_temperature, without_unseen,
 };
-use fullrank_engine::metrics::{AnswerRank, Metrics, metrics};
-use fullrank_engine::{Error, Event, ProbabilityKind, Run, Signal};
+use fullrank_engine::metrics::{Metrics, metrics};
+use fullrank_engine::{Error, Event, ProbabilityKind, Run, Signal, SplitResult, rank_file};
 use fullrank_graph::Split;
-use fullrank_graph::load::load_candidates;
-use fullrank_report::{METRICS_HEADER, metrics_row};
+use fullrank_report::{CANDIDATES_REMARK, MetricsColumns, below_popularity};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::Interrupted;
+use crate::candidates::given_candidates;
 use crate::open::open_run;
-use crate::output::{count, say, show, show_json, table, wrong_usage};
+use crate::output::{
+    check_target, count, counted, existing, say, show, show_json, table, write_file, wrong_usage,
+};
 use crate::stop::{signal, stop_flag};
 use crate::train::{model_line, say_untrained};
 use signs::{signs, signs_text};
@@ -31,12 +33,15 @@ use signs::{signs, signs_text};
 /// Every triple of the split is asked in both directions; other known answers do not compete.
 /// Ties count half. NLL is the mean of −log P of the answers; filtered, with the query's training
 /// answers taken out of the distribution; a sigmoid has no distribution over the objects, and no NLL.
+/// Beside the model stand what ranking by popularity comes to, which is by the number of training
+/// triples that an entity has with the relation, and what is expected of a random order.
 /// With --task signs, every pair of a query and an object is told to hold or not.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fullrank evaluate runs/first
   fullrank evaluate runs/first --split valid --by class
   fullrank evaluate runs/first --calibration --json
+  fullrank evaluate runs/first --ranks ranks.csv
   fullrank evaluate runs/sigmoid --task signs
 
 What a probability means: the share of this object among the answers of the query. Fifty true
@@ -64,15 +69,33 @@ pub(crate) struct EvaluateArguments {
     #[arg(long, conflicts_with = "candidates")]
     calibration: bool,
 
-    /// Rank against the candidates in this folder: {valid,test}_negative_{subjects,objects}.npy
+    /// Rank against the candidates in this folder: {valid,test}_negative_{subjects,objects}.npy, or
+    /// those that a run was trained with
     ///
-    /// NLL filtered is then that among the answer and its candidates.
+    /// The NLL among the answer and its candidates stands beside those over all entities then.
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     candidates: Option<PathBuf>,
+
+    /// Write where every held-out answer stands to this file, a line each: split, direction, subject,
+    /// relation, object, its rank, the rank as if ties were won and lost, what it competes with, and
+    /// −log P, filtered and not
+    #[arg(long, value_name = "FILE.csv", value_hint = ValueHint::FilePath, value_parser = csv_file)]
+    ranks: Option<PathBuf>,
+
+    /// Replace the file that is there
+    #[arg(long, requires = "ranks")]
+    force: bool,
 
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+fn csv_file(text: &str) -> Result<PathBuf, String> {
+    match Path::new(text).extension().is_some_and(|ending| ending == "csv") {
+        true => Ok(text.into()),
+        false => Err("expected a name that ends in .csv".to_owned()),
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -124,6 +147,8 @@ struct Report {
     meaning: ProbabilityKind,
     #[serde(flatten)]
     metrics: Metrics,
+    #[serde(flatten)]
+    baselines: Baselines,
     /// Without triples that speak of what training does not.
     without_unseen: Option<Metrics>,
     parameters: usize,
@@ -141,13 +166,19 @@ struct Part {
     name: String,
     #[serde(flatten)]
     metrics: Metrics,
+    #[serde(flatten)]
+    baselines: Baselines,
 }
 
 pub(crate) fn run(arguments: &EvaluateArguments) -> anyhow::Result<()> {
     if let (TaskArgument::Signs, Some(option)) = (arguments.task, of_ranks(arguments)) {
         wrong_usage(format!("{option} is for ranks; expected it without --task signs"));
     }
-    let run = open_run(&arguments.run)?;
+    if let Some(path) = &arguments.ranks {
+        check_target(path, existing(arguments.force))?;
+    }
+    let mut run = open_run(&arguments.run)?;
+    rank_among(arguments, &mut run)?;
     say_untrained(run.model.config());
     let stop = stop_flag()?;
     let interrupted = |error: anyhow::Error| match error.downcast_ref::<Error>() {
@@ -171,29 +202,54 @@ pub(crate) fn run(arguments: &EvaluateArguments) -> anyhow::Result<()> {
     }
 }
 
+/// Takes the candidates that are asked for.
+fn rank_among(arguments: &EvaluateArguments, run: &mut Run) -> anyhow::Result<()> {
+    if let Some(folder) = &arguments.candidates {
+        let given = given_candidates(folder, run.model.graph(), &[arguments.split.into()])?;
+        run.model.rank_among(Arc::new(given));
+    } else if run.has_candidates {
+        say(&format!(
+            "note: this run was trained with given candidates; --candidates {} ranks among them",
+            arguments.run.display()
+        ));
+    }
+    Ok(())
+}
+
 /// An option given that only means something for ranks.
 fn of_ranks(arguments: &EvaluateArguments) -> Option<&'static str> {
     let given = [
         ("--by", arguments.by.is_some()),
         ("--calibration", arguments.calibration),
         ("--candidates", arguments.candidates.is_some()),
+        ("--ranks", arguments.ranks.is_some()),
     ];
     given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
 }
 
 fn evaluate(arguments: &EvaluateArguments, run: &Run, stop: &AtomicBool) -> anyhow::Result<Report> {
     let split = arguments.split.into();
-    let ranks = rank(arguments, run, split, stop)?;
-    let Some(all) = metrics(&ranks) else {
+    let graph = run.model.graph();
+    let Some(found) = rank(run, split, stop)? else {
         bail!(
             "{}: there are no {split} triples to rank\n\nChoose another split by --split.",
             arguments.run.display()
         );
     };
-    let seen = without_unseen(run.model.graph(), &ranks);
+    let SplitResult { ranks, popularity_ranks, metrics: all, baselines, .. } = found;
+    if let Some(path) = &arguments.ranks {
+        let text = rank_file::to_csv(graph, split, &ranks);
+        write_file(path, existing(arguments.force), text.as_bytes())?;
+        say(&format!("{} are in {}", counted(ranks.len(), "rank"), path.display()));
+    }
+    if let Some(told) = below_popularity(&split.to_string(), &all, &baselines) {
+        say(&format!("note: {told}"));
+    }
+    let seen = without_unseen(graph, &ranks);
     let by = arguments.by.map(|by| {
-        let parts = break_down(run.model.graph(), &ranks, by.into());
-        parts.into_iter().map(|(name, metrics)| Part { name, metrics }).collect()
+        let beside = Baselines::break_down(graph, &popularity_ranks, by.into());
+        let parts = break_down(graph, &ranks, by.into()).into_iter().zip(beside);
+        parts.map(|((name, metrics), baselines)| Part { name, metrics, baselines }).collect()
     });
     let calibration = match arguments.calibration {
         true => Some(calibration(run, split, stop)?),
@@ -204,6 +260,7 @@ fn evaluate(arguments: &EvaluateArguments, run: &Run, stop: &AtomicBool) -> anyh
         split: split.to_string(),
         meaning: run.model.config().probability(),
         metrics: all,
+        baselines,
         without_unseen: metrics(seen),
         parameters: run.model.n_parameters(),
         epoch: run.trained.best.epoch,
@@ -214,29 +271,11 @@ fn evaluate(arguments: &EvaluateArguments, run: &Run, stop: &AtomicBool) -> anyh
     })
 }
 
-fn rank(
-    arguments: &EvaluateArguments,
-    run: &Run,
-    split: Split,
-    stop: &AtomicBool,
-) -> anyhow::Result<Vec<AnswerRank>> {
+fn rank(run: &Run, split: Split, stop: &AtomicBool) -> anyhow::Result<Option<SplitResult>> {
     let bar = progress_bar("ranking");
-    let mut progress = |event: Event| show_progress(&bar, stop, &event);
-    let ranks = match &arguments.candidates {
-        None => rank_answers(run.model.graph(), split, &run.model, &mut progress),
-        Some(folder) => {
-            let Some(candidates) = load_candidates(folder, run.model.graph(), split)? else {
-                bail!(
-                    "{}: expected {split}_negative_subjects.npy and {split}_negative_objects.npy\n\n\
-                     Name the folder that has them; docs/data.md says what they hold.",
-                    folder.display()
-                );
-            };
-            rank_candidates(run.model.graph(), split, &candidates, &run.model, &mut progress)
-        }
-    };
+    let found = run.model.rank(split, &mut |event: Event| show_progress(&bar, stop, &event));
     bar.finish_and_clear();
-    Ok(ranks?)
+    Ok(found?)
 }
 
 /// As the model gives them, and at the temperature that fits validation best.
@@ -281,13 +320,18 @@ pub(crate) fn show_progress(bar: &ProgressBar, stop: &AtomicBool, event: &Event)
 
 fn text(report: &Report) -> String {
     let all = &report.metrics;
-    let mut rows = vec![metrics_row(&report.split, all)];
+    let columns = MetricsColumns::of(&report.baselines);
+    let mut rows = vec![columns.row(&report.split, all)];
+    rows.extend(columns.baseline_rows(&report.split, &report.baselines));
     if let Some(seen) = &report.without_unseen
         && seen.n_ranks < all.n_ranks
     {
-        rows.push(metrics_row("without unseen entities", seen));
+        rows.push(columns.row("without unseen entities", seen));
     }
-    let mut text = table(METRICS_HEADER, rows);
+    let mut text = table(&columns.header(), rows);
+    if columns == MetricsColumns::Candidates {
+        text.push_str(&format!("\n{CANDIDATES_REMARK}\n"));
+    }
     text.push_str(&format!(
         "\nadjusted mean rank index {:.4}; MRR is {:.4} if ties count as won, {:.4} as lost\n\
          weights of epoch {}; {} updates in all, {} parameters\n",
@@ -298,16 +342,18 @@ fn text(report: &Report) -> String {
         count(report.updates as usize),
         count(report.parameters),
     ));
-    if let (Some(mrr), true) =
-        (all.mrr_filtered_with_test, report.split == Split::Valid.to_string())
-    {
+    // Among given candidates nothing is filtered.
+    let is_filtered =
+        columns == MetricsColumns::Entities && report.split == Split::Valid.to_string();
+    if let (Some(mrr), true) = (all.mrr_filtered_with_test, is_filtered) {
         text.push_str(&format!(
             "MRR is {mrr:.4} if test answers are filtered too, as LibKGE does\n"
         ));
     }
     if let Some(parts) = &report.by {
-        let rows = parts.iter().map(|part| metrics_row(&part.name, &part.metrics));
-        text.push_str(&format!("\n{}", table(METRICS_HEADER, rows)));
+        let row = |part: &Part| columns.breakdown_row(&part.name, &part.metrics, &part.baselines);
+        let table = table(&columns.breakdown_header(""), parts.iter().map(row));
+        text.push_str(&format!("\n{table}"));
     }
     for calibration in report.calibration.iter().flatten() {
         text.push_str(&calibration_text(calibration, report.meaning));

@@ -4,6 +4,7 @@
 //! 0 done, 1 failed, 2 wrong usage, 130 interrupted. The work itself is done by the libraries.
 
 mod bench;
+mod candidates;
 mod compare;
 mod demo;
 mod evaluate;

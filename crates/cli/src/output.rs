@@ -12,6 +12,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 use comfy_table::{Cell, CellAlignment, Row, Table, presets};
 use fullrank_engine::Existing;
+use fullrank_engine::names::csv_field;
 pub(crate) use fullrank_engine::names::printable;
 pub(crate) use fullrank_report::numbers::{cell, count, counted, mean_and_deviation, probability};
 use serde::Serialize;
@@ -121,6 +122,10 @@ fn engine_hint(error: &fullrank_engine::Error) -> Option<String> {
         Error::NoTestTriples { .. } => {
             "Models are compared on test triples: train with a test split."
         }
+        Error::OtherCandidates { .. } => {
+            "Leave --candidates out to go on with what it was trained with, or train anew in another \
+             folder by --out."
+        }
         Error::Damaged { .. } => {
             "Take the folder from a copy, or train anew by --force. Nothing was changed."
         }
@@ -137,6 +142,17 @@ fn engine_hint(error: &fullrank_engine::Error) -> Option<String> {
 pub(crate) fn check_free(path: &Path) -> anyhow::Result<()> {
     if path.exists() {
         bail!("{}: there is a file already\n\nReplace it by --force.", path.display());
+    }
+    Ok(())
+}
+
+/// An error if a file cannot be made here: before the work, not after.
+pub(crate) fn check_target(path: &Path, existing: Existing) -> anyhow::Result<()> {
+    if existing == Existing::Keep {
+        check_free(path)?;
+    }
+    if !folder_of(path).is_dir() {
+        bail!("{}: there is no such folder", folder_of(path).display());
     }
     Ok(())
 }
@@ -178,10 +194,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 /// Rows as a file of separated fields: CSV with quotes where they are needed, or TSV.
 pub(crate) fn delimited(separator: char, rows: &[Vec<String>]) -> String {
     let field = |text: &String| match separator {
-        ',' if text.contains([',', '"', '\n', '\r']) => {
-            format!("\"{}\"", text.replace('"', "\"\""))
-        }
-        ',' => text.clone(),
+        ',' => csv_field(text).into_owned(),
         _ => escaped_tsv(text),
     };
     let separator = separator.to_string();

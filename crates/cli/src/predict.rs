@@ -19,8 +19,8 @@ use crate::Interrupted;
 use crate::evaluate::show_progress;
 use crate::open::open_run;
 use crate::output::{
-    check_free, count, counted, delimited, existing, folder_of, printable, probability, show,
-    show_json, table, write_file,
+    check_target, count, counted, delimited, existing, printable, probability, show, show_json,
+    table, write_file,
 };
 use crate::stop::stop_flag;
 use crate::train::say_untrained;
@@ -133,13 +133,7 @@ fn ending(path: &Path) -> Option<&str> {
 
 pub(crate) fn run(arguments: &PredictArguments) -> anyhow::Result<()> {
     if let Some(path) = &arguments.out {
-        // Before the work, not after.
-        if !arguments.force {
-            check_free(path)?;
-        }
-        if !folder_of(path).is_dir() {
-            bail!("{}: there is no such folder", folder_of(path).display());
-        }
+        check_target(path, existing(arguments.force))?;
     }
     let run = open_run(&arguments.run)?;
     let is_finished = run.is_finished;

@@ -1,6 +1,7 @@
 //! `fullrank train`: trains a model and shows how it goes.
 
 mod progress;
+mod summary;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,27 +11,26 @@ use std::time::Instant;
 use anyhow::bail;
 use clap::{Args, ValueHint};
 use fullrank_engine::advice::Chosen;
-use fullrank_engine::metrics::Metrics;
+use fullrank_engine::evaluate::GivenCandidates;
 use fullrank_engine::settings::Choice;
 use fullrank_engine::{
-    Config, Device, End, Error, Existing, RawConfig, Run, Trained, TrainingFolder, epochs, forecast,
+    Config, Device, Error, Existing, RawConfig, Run, Trained, TrainingFolder, epochs, forecast,
 };
 use fullrank_graph::{Graph, Split};
-use fullrank_report::{METRICS_HEADER, RunReport, metrics_cells, metrics_row};
-use serde::Serialize;
+use fullrank_report::RunReport;
 
 use crate::Interrupted;
+use crate::candidates::given_candidates;
 use crate::evaluate::{progress_bar, show_progress};
 use crate::input::InputArguments;
 use crate::memory::check_memory;
-use crate::output::{
-    cell, count, counted, existing, mean_and_deviation, quoted, say, show, show_json, table,
-    write_file,
-};
+use crate::output::{count, counted, existing, quoted, say, show, show_json, write_file};
 use crate::provenance::provenance;
 use crate::settings::SettingsArguments;
 use crate::stop::stop_flag;
 pub(crate) use progress::Progress;
+pub(crate) use summary::{Summary, results};
+use summary::{next_steps, say_below_popularity};
 
 /// Train a model on a graph
 ///
@@ -44,7 +44,8 @@ pub(crate) use progress::Progress;
   fullrank train FB15k-237 --out runs/first
   fullrank train FB15k-237 --output mixture --components 4 --out runs/mixture
   fullrank train FB15k-237 --config my.toml --epochs 50 --out runs/longer
-  fullrank train FB15k-237 --out runs/longer --resume")]
+  fullrank train FB15k-237 --out runs/longer --resume
+  fullrank train biokg --candidates biokg --out runs/biokg --keep-ranks")]
 pub(crate) struct TrainArguments {
     #[command(flatten)]
     input: InputArguments,
@@ -66,6 +67,18 @@ pub(crate) struct TrainArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000))]
     seeds: Option<u16>,
 
+    /// Validate and test against the candidates in this folder, and stop early by these ranks:
+    /// {valid,test}_negative_{subjects,objects}.npy, or a run that was trained with them
+    ///
+    /// They are kept with the run, so that --resume needs them no more.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    candidates: Option<PathBuf>,
+
+    /// Keep where every answer of valid and test stands in the run folder: ranks-valid.csv and
+    /// ranks-test.csv, as `evaluate --ranks` writes them
+    #[arg(long)]
+    keep_ranks: bool,
+
     #[command(flatten)]
     settings: SettingsArguments,
 
@@ -81,26 +94,6 @@ impl TrainArguments {
     }
 }
 
-/// One finished training, for machines.
-#[derive(Serialize)]
-pub(crate) struct Summary {
-    run: PathBuf,
-    seed: u64,
-    epochs: usize,
-    updates: u64,
-    best_epoch: usize,
-    ended_by: End,
-    parameters: usize,
-    seconds: f64,
-    valid: Option<Metrics>,
-    test: Option<Metrics>,
-    /// What log-probabilities are divided by in predictions, if anything.
-    temperature: Option<f64>,
-    pub(crate) report: PathBuf,
-    #[serde(skip)]
-    config: Config,
-}
-
 /// Trains what another command has chosen, or goes on with it, and finishes as `train` does.
 pub(crate) fn train_chosen(
     input: &InputArguments,
@@ -114,10 +107,13 @@ pub(crate) fn train_chosen(
         resume: true,
         force: false,
         seeds: None,
+        candidates: None,
+        keep_ranks: false,
         settings: SettingsArguments::default(),
         json: false,
     };
-    let session = Session { arguments: &arguments, graph: Arc::clone(graph), stop };
+    let graph = Arc::clone(graph);
+    let session = Session { arguments: &arguments, graph, candidates: None, stop };
     let train = |(settings, out): &(RawConfig, PathBuf)| {
         if plans.len() > 1 {
             say(&format!("{}:", out.display()));
@@ -140,7 +136,13 @@ pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
     arguments.input.say_notes(&loaded);
     let graph = Arc::new(loaded.graph);
     let plans = plan(arguments, &given, &graph)?;
-    let session = Session { arguments, graph, stop: &*stop_flag()? };
+    let candidates = match &arguments.candidates {
+        Some(folder) => {
+            Some(Arc::new(given_candidates(folder, &graph, &[Split::Valid, Split::Test])?))
+        }
+        None => None,
+    };
+    let session = Session { arguments, graph, candidates, stop: &*stop_flag()? };
     let mut summaries = Vec::new();
     for (settings, out) in &plans {
         if plans.len() > 1 {
@@ -149,6 +151,7 @@ pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
         summaries.push(session.train(settings, out)?);
     }
     say_untrained(&summaries[0].config);
+    say_below_popularity(&summaries);
     if arguments.json {
         return match &summaries[..] {
             [summary] => show_json(summary),
@@ -229,6 +232,7 @@ fn default_folder(arguments: &TrainArguments, config: &Config) -> PathBuf {
 struct Session<'a> {
     arguments: &'a TrainArguments,
     graph: Arc<Graph>,
+    candidates: Option<Arc<GivenCandidates>>,
     stop: &'a AtomicBool,
 }
 
@@ -246,6 +250,9 @@ impl Session<'_> {
             let existing = existing(self.arguments.force);
             (TrainingFolder::create(out, &self.graph, &config, existing)?, config)
         };
+        if let Some(given) = &self.candidates {
+            folder.rank_among(Arc::clone(given))?;
+        }
         let (epochs, updates) = folder.progress();
         if self.arguments.resume && updates > 0 {
             let (epochs, updates) = (counted(epochs, "epoch"), counted(updates as usize, "update"));
@@ -286,12 +293,17 @@ impl Session<'_> {
         start: Instant,
     ) -> anyhow::Result<Summary> {
         let mut run = Run::open(out, Device::default())?;
+        run.model.rank_among(Arc::clone(folder.candidates()));
         let bar = progress_bar("ranking and calibrating");
         let finished = run.model.finish(&mut |event| show_progress(&bar, self.stop, &event))?;
         bar.finish_and_clear();
         folder.keep(&run.model, &finished)?;
-        let metrics = |split| finished.of(split).map(|result| result.metrics);
-        let (valid, test) = (metrics(Split::Valid), metrics(Split::Test));
+        if self.arguments.keep_ranks {
+            folder.keep_ranks(&self.graph, &finished)?;
+        }
+        let [valid, test] = [Split::Valid, Split::Test].map(|split| {
+            finished.of(split).map(|result| (result.metrics, result.baselines)).unzip()
+        });
         let (temperature, parameters) = (run.model.temperature(), run.model.n_parameters());
         let report = RunReport {
             data: self.arguments.input.name(),
@@ -304,8 +316,10 @@ impl Session<'_> {
         let report_path = out.join("report.html");
         write_file(&report_path, Existing::Replace, report.to_html()?.as_bytes())?;
         Ok(Summary {
-            valid,
-            test,
+            valid: valid.0,
+            test: test.0,
+            valid_baselines: valid.1,
+            test_baselines: test.1,
             temperature,
             report: report_path,
             run: out.to_owned(),
@@ -334,53 +348,15 @@ impl Session<'_> {
         for (name, value) in changes.chain(advised) {
             words.extend([format!("--{}", name.replace('_', "-")), value]);
         }
+        if let Some(folder) = &self.arguments.candidates {
+            words.extend(["--candidates".to_owned(), folder.display().to_string()]);
+        }
+        if self.arguments.keep_ranks {
+            words.push("--keep-ranks".to_owned());
+        }
         words.extend(["--out".to_owned(), out.display().to_string(), "--force".to_owned()]);
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
-}
-
-pub(crate) fn results(summaries: &[Summary]) -> String {
-    let mut rows = Vec::new();
-    for summary in summaries {
-        let name =
-            if summaries.len() > 1 { format!("seed {} ", summary.seed) } else { String::new() };
-        for (split, found) in [("valid", &summary.valid), ("test", &summary.test)] {
-            if let Some(found) = found {
-                rows.push(metrics_row(&format!("{name}{split}"), found));
-            }
-        }
-    }
-    if summaries.len() > 1 {
-        rows.extend(spread_rows(summaries));
-    }
-    let first = &summaries[0];
-    let mut text = model_line(&first.config);
-    let how = match first.ended_by {
-        End::Epochs => "all epochs made",
-        End::Patience => "validation stopped improving",
-        End::Stopped => "stopped before the end",
-    };
-    if let [_] = summaries {
-        text.push_str(&format!(
-            "best epoch {} of {} ({} updates, {how}); {} parameters\n",
-            first.best_epoch,
-            first.epochs,
-            count(first.updates as usize),
-            count(first.parameters)
-        ));
-    }
-    text.push('\n');
-    if rows.is_empty() {
-        text.push_str("there are no held-out triples to rank\n");
-    } else {
-        text.push_str(&table(METRICS_HEADER, rows));
-    }
-    if summaries.iter().any(|run| run.ended_by == End::Epochs && run.best_epoch == run.epochs) {
-        text.push_str(
-            "\nvalidation was still improving at the last epoch: more --epochs may help\n",
-        );
-    }
-    text
 }
 
 /// What kind of model the figures below are of.
@@ -397,36 +373,3 @@ pub(crate) fn say_untrained(config: &Config) {
 
 const UNTRAINED: &str = "note: with a margin, scores are trained for ranks alone; NLL and probabilities \
                          are of their softmax, for which nothing was trained";
-
-/// Mean and standard deviation over the seeds.
-fn spread_rows(summaries: &[Summary]) -> Vec<Vec<String>> {
-    let found: Vec<&Metrics> = summaries.iter().filter_map(|s| s.test.as_ref()).collect();
-    if found.len() < 2 {
-        return Vec::new();
-    }
-    let spread = metrics_cells(found[0]).into_iter().enumerate().map(|(column, (_, digits))| {
-        let values: Option<Vec<f64>> =
-            found.iter().map(|metrics| metrics_cells(metrics)[column].0).collect();
-        let (mean, deviation) = values.map(|values| mean_and_deviation(&values)).unzip();
-        (cell(mean, digits), cell(deviation, digits))
-    });
-    let (means, deviations): (Vec<String>, Vec<String>) = spread.unzip();
-    let row = |name: &str, cells| [vec![name.to_owned(), count(found[0].n_ranks)], cells].concat();
-    vec![row("test, mean", means), row("test, deviation", deviations)]
-}
-
-fn next_steps(summaries: &[Summary]) -> String {
-    let mut text = "\n".to_owned();
-    for summary in summaries {
-        text.push_str(&format!("a page to look at: {}\n", summary.report.display()));
-    }
-    let first = &summaries[0].run;
-    // Of several seeds the best is found by the folder that has them.
-    let run = if summaries.len() > 1 { first.parent().unwrap_or(first) } else { first };
-    let run = quoted(&run.display().to_string());
-    text.push_str(&format!(
-        "next: fullrank predict {run} --subject NAME --relation NAME\n      fullrank evaluate {run} \
-         --by relation\n"
-    ));
-    text
-}

@@ -45,7 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut model = trainer.into_model();
     let finished = model.finish(&mut fullrank_engine::silent())?;
     if let Some(test) = finished.of(Split::Test) {
-        let [model, popularity] = [test.metrics, test.popularity].map(|m| m.realistic.mrr);
+        let [model, popularity] =
+            [test.metrics, test.baselines.popularity].map(|m| m.realistic.mrr);
         println!("test MRR {model:.4}, by popularity {popularity:.4}");
     }
     Ok(())

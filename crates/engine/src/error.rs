@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use fullrank_graph::Place;
+
 use crate::names::UnknownName;
 use crate::settings::Fault;
 
@@ -73,6 +75,16 @@ pub enum Error {
     NoTemperature {
         /// As asked for.
         temperature: f64,
+    },
+    /// A line of a rank file that is not as it should be.
+    #[error("{place}: expected {expected}, found {found}")]
+    RankLine {
+        /// The line.
+        place: Place,
+        /// What should stand there, and in which column.
+        expected: String,
+        /// What does.
+        found: String,
     },
     /// The caller asked to stop.
     #[error("interrupted")]
@@ -154,6 +166,12 @@ pub enum Error {
     /// Comparing runs of a graph that nothing can be asked of.
     #[error("{}: there are no test triples to rank", path.display())]
     NoTestTriples {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Resuming with other given candidates.
+    #[error("{}: was trained with other candidates, or with none", path.display())]
+    OtherCandidates {
         /// The folder.
         path: PathBuf,
     },

@@ -4,6 +4,7 @@
 //! Every distinct query is scored once, however many held-out answers it has.
 //! It does not choose a checkpoint; that is the business of `trainer`.
 
+mod baselines;
 mod calibration;
 mod candidates;
 mod popularity;
@@ -16,10 +17,11 @@ mod top_k;
 use fullrank_graph::statistics::{Seen, relation_profiles};
 use fullrank_graph::{EntityId, Graph, Query, Split, Triple};
 
+pub use baselines::Baselines;
 pub(crate) use calibration::check_temperature;
 pub use calibration::{Bin, Calibration, Reliability, calibrate, fit_temperature};
-pub use candidates::rank_candidates;
-pub use popularity::rank_by_popularity;
+pub use candidates::{GivenCandidates, rank_candidates};
+pub use popularity::{rank_by_popularity, rank_candidates_by_popularity};
 pub(crate) use score_part::ScorePart;
 pub use signs::{Decided, Signs, classify, fit_threshold};
 pub(crate) use top_k::TopK;
@@ -105,6 +107,16 @@ fn rank_asked(
 
 /// Metrics of each part of a breakdown that has any answers.
 pub fn break_down(graph: &Graph, ranks: &[AnswerRank], by: Breakdown) -> Vec<(String, Metrics)> {
+    let parts = parts(graph, ranks, by).into_iter();
+    parts.filter_map(|(name, ranks)| Some((name, metrics(ranks)?))).collect()
+}
+
+/// The answers of each part of a breakdown that has any, in the same order for all who rank the same.
+fn parts<'a>(
+    graph: &Graph,
+    ranks: &'a [AnswerRank],
+    by: Breakdown,
+) -> Vec<(String, Vec<&'a AnswerRank>)> {
     let classes: Vec<String> = match by {
         Breakdown::Class => {
             relation_profiles(graph).iter().map(|profile| profile.class.to_string()).collect()
@@ -135,7 +147,7 @@ pub fn break_down(graph: &Graph, ranks: &[AnswerRank], by: Breakdown) -> Vec<(St
     for rank in ranks {
         parts.entry(part(rank)).or_default().push(rank);
     }
-    parts.into_iter().filter_map(|((_, name), ranks)| Some((name, metrics(ranks)?))).collect()
+    parts.into_iter().map(|((_, name), ranks)| (name, ranks)).collect()
 }
 
 /// Those answers whose triple has no entity or relation that training lacks: the triples that PyKEEN
@@ -324,6 +336,8 @@ fn rank_query(
             beside: filtered.beside,
             from_test: filtered.minus(unknown),
             candidates: (row.len() - others) as u32,
+            candidates_from_test: (all.len() - known.len()) as u32,
+            nll_candidates: None,
             nll_filtered: left.map(|left| filtered_nll(left, train, object, score)),
             nll: left.map(|_| -f64::from(score)),
         }

@@ -18,8 +18,13 @@ pub struct AnswerRank {
     pub from_test: (u32, u32),
     /// Objects that it competes with, itself included.
     pub candidates: u32,
-    /// −log P, with the query's training answers removed from the distribution; nothing where
-    /// probabilities are no distribution over the objects.
+    /// Of those, the answers that are known from test alone.
+    pub candidates_from_test: u32,
+    /// −log P among itself and the candidates that were given; nothing if none were, or where
+    /// probabilities are no shares.
+    pub nll_candidates: Option<f64>,
+    /// −log P, with the query's training answers removed from the distribution over all objects;
+    /// nothing where probabilities are none.
     pub nll_filtered: Option<f64>,
     /// −log P; nothing where probabilities are no distribution: a model that calls every triple certain
     /// would lose nothing.
@@ -78,7 +83,11 @@ pub struct Metrics {
     /// reports; for test the same as `mrr`. Nothing in runs of versions that did not compute it.
     #[serde(default)]
     pub mrr_filtered_with_test: Option<f64>,
-    /// Mean −log P, training answers removed; nothing where probabilities are no shares.
+    /// Mean −log P among an answer and the candidates that were given for it; nothing if none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nll_candidates: Option<f64>,
+    /// Mean −log P among all entities, training answers removed; nothing where probabilities are no
+    /// shares.
     pub nll_filtered: Option<f64>,
     /// Mean −log P; nothing where probabilities are no distribution.
     pub nll: Option<f64>,
@@ -120,6 +129,7 @@ pub fn metrics<'a>(ranks: impl IntoIterator<Item = &'a AnswerRank>) -> Option<Me
         n_ranks: ranks.len(),
         realistic: of_kind(AnswerRank::realistic),
         mrr_filtered_with_test: Some(mean(&|rank| 1.0 / rank.realistic_without_test())),
+        nll_candidates: mean_nll(|rank| rank.nll_candidates),
         nll_filtered: mean_nll(|rank| rank.nll_filtered),
         nll: mean_nll(|rank| rank.nll),
         optimistic: of_kind(AnswerRank::optimistic),

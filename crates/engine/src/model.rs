@@ -12,7 +12,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use crate::config::Config;
 use crate::error::Error;
 use crate::evaluate::{
-    Calibration, Scorer, calibrate, fit_temperature, rank_answers, rank_by_popularity,
+    Baselines, Calibration, GivenCandidates, Scorer, calibrate, fit_temperature,
 };
 use crate::metrics::{AnswerRank, Metrics, metrics};
 use crate::network::{Network, Scoring};
@@ -30,6 +30,7 @@ pub struct Model {
     n_parameters: usize,
     trained: Trained,
     pub(crate) temperature: Option<f64>,
+    pub(crate) candidates: Arc<GivenCandidates>,
 }
 
 /// A table of learned numbers, for other programs.
@@ -52,10 +53,12 @@ pub struct SplitResult {
     pub split: Split,
     /// Where each of its answers stands.
     pub ranks: Vec<AnswerRank>,
-    /// Their averages.
+    /// Where each stands by popularity alone, in the same order.
+    pub popularity_ranks: Vec<AnswerRank>,
+    /// Averages of the model's ranks.
     pub metrics: Metrics,
-    /// The same of ranking by popularity alone.
-    pub popularity: Metrics,
+    /// What they are to be above.
+    pub baselines: Baselines,
 }
 
 /// What a training has come to, in the end.
@@ -65,6 +68,24 @@ pub struct Finished {
     pub splits: Vec<SplitResult>,
     /// On the last of these splits, as trained and then at the temperature that was fitted.
     pub calibration: Vec<Calibration>,
+}
+
+impl SplitResult {
+    /// What the ranks of a split come to; nothing if it has no triples.
+    fn new(
+        graph: &Graph,
+        split: Split,
+        ranks: Vec<AnswerRank>,
+        popularity_ranks: Vec<AnswerRank>,
+    ) -> Option<Self> {
+        Some(Self {
+            split,
+            metrics: metrics(&ranks)?,
+            baselines: Baselines::of(graph, &popularity_ranks)?,
+            ranks,
+            popularity_ranks,
+        })
+    }
 }
 
 impl Finished {
@@ -83,7 +104,8 @@ impl Model {
     ) -> Self {
         let n_parameters = count(&network);
         let scoring = network.scoring();
-        Self { graph, config, scoring, n_parameters, trained, temperature: None }
+        let candidates = Arc::default();
+        Self { graph, config, scoring, n_parameters, trained, temperature: None, candidates }
     }
 
     /// What it was trained with.
@@ -127,6 +149,12 @@ impl Model {
         tensors(self.network()).into_iter().map(table).collect()
     }
 
+    /// Has held-out answers ranked against given candidates, where there are some, instead of all
+    /// entities.
+    pub fn rank_among(&mut self, candidates: Arc<GivenCandidates>) {
+        self.candidates = candidates;
+    }
+
     /// How well the model answers a split; nothing if that has no triples.
     ///
     /// # Errors
@@ -136,7 +164,23 @@ impl Model {
         split: Split,
         progress: &mut Progress,
     ) -> Result<Option<Metrics>, Error> {
-        Ok(metrics(&rank_answers(&self.graph, split, self, progress)?))
+        Ok(metrics(&self.candidates.rank(&self.graph, split, self, progress)?))
+    }
+
+    /// Where the answers of a split stand, by the model and by popularity, and what that comes to;
+    /// nothing if the split has no triples.
+    ///
+    /// # Errors
+    /// When a score is not a number, or when `progress` says stop.
+    pub fn rank(
+        &self,
+        split: Split,
+        progress: &mut Progress,
+    ) -> Result<Option<SplitResult>, Error> {
+        let (graph, given) = (&self.graph, &self.candidates);
+        let ranks = given.rank(graph, split, self, progress)?;
+        let popularity_ranks = given.rank_by_popularity(graph, split, progress)?;
+        Ok(SplitResult::new(graph, split, ranks, popularity_ranks))
     }
 
     /// What is done when a training is over: held-out answers are ranked, by the model and by
@@ -148,11 +192,7 @@ impl Model {
     pub fn finish(&mut self, progress: &mut Progress) -> Result<Finished, Error> {
         let mut splits = Vec::new();
         for split in [Split::Valid, Split::Test] {
-            let ranks = rank_answers(&self.graph, split, self, progress)?;
-            let popularity = rank_by_popularity(&self.graph, split, progress)?;
-            if let (Some(metrics), Some(popularity)) = (metrics(&ranks), metrics(&popularity)) {
-                splits.push(SplitResult { split, ranks, metrics, popularity });
-            }
+            splits.extend(self.rank(split, progress)?);
         }
         if self.temperature.is_none() {
             self.temperature = fit_temperature(&self.graph, Split::Valid, self, progress)?;

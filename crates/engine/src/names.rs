@@ -1,5 +1,6 @@
 //! Names of a graph: which entity or relation does somebody mean?
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fmt::Write as _;
 
@@ -113,6 +114,14 @@ pub fn printable(name: &str) -> String {
     text
 }
 
+/// A name as a field of a CSV file: with quotes where it needs them (RFC 4180).
+pub fn csv_field(name: &str) -> Cow<'_, str> {
+    match name.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", name.replace('"', "\"\"")).into(),
+        false => name.into(),
+    }
+}
+
 /// Control characters, invisible ones, and those that reverse the direction of what follows.
 fn is_hostile(character: char) -> bool {
     character.is_control()
@@ -132,6 +141,14 @@ mod tests {
         assert_eq!(closest(&names, "aspirin"), ["Aspirin", "Aspirin overdose"]);
         assert_eq!(closest(&names, "Ibuprofin"), ["Ibuprofen"]);
         assert!(closest(&names, "Zürich").is_empty());
+    }
+
+    #[test]
+    fn fields_are_quoted_where_they_need_it() {
+        assert_eq!(csv_field("tab\there\\"), "tab\there\\");
+        assert_eq!(csv_field("a,b"), "\"a,b\"");
+        assert_eq!(csv_field("say \"x\""), "\"say \"\"x\"\"\"");
+        assert_eq!(csv_field("two\nlines"), "\"two\nlines\"");
     }
 
     #[test]

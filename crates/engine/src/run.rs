@@ -7,6 +7,8 @@
 //!   hash of itself;
 //! - `metrics.jsonl`: a line per epoch;
 //! - `report.html`: a page that shows it, if somebody made one;
+//! - `candidates.safetensors`: what held-out answers are ranked among, if it was given;
+//! - `ranks-valid.csv` and `ranks-test.csv`: where every held-out answer stands, if that was kept;
 //! - `model.safetensors`: the best weights, once the training is over;
 //! - `checkpoint/` until then: the state to go on from, the best weights so far, and a manifest
 //!   that is written last. What the manifest does not name is a leftover and is removed;
@@ -14,6 +16,7 @@
 //!
 //! Only one training can be in a folder: it holds a lock on `lock`.
 
+mod candidate_file;
 mod checkpoint;
 mod files;
 mod graph_files;
@@ -26,14 +29,17 @@ mod training;
 use std::path::Path;
 use std::sync::Arc;
 
+use fullrank_graph::{Graph, Split};
+
 use crate::config::{Config, RawConfig};
 use crate::device::Device;
 use crate::error::Error;
-use crate::evaluate::Calibration;
+use crate::evaluate::{Calibration, GivenCandidates};
 use crate::model::Model;
 use crate::network::Network;
 use crate::progress::{Best, EpochRecord, Trained};
 use crate::random::Weights;
+use crate::rank_file::{self, RankLine};
 use checkpoint::{Checkpoint, load_network};
 use files::{Hashes, TensorReader};
 use hash_cache::HashCache;
@@ -65,6 +71,9 @@ pub struct Run {
     pub calibration: Vec<Calibration>,
     /// One for each time the training was begun or taken up again.
     pub sessions: Vec<Provenance>,
+    /// Whether it was validated against [candidates that were given](kept_candidates), among which the
+    /// model ranks only if it is [told to](Model::rank_among).
+    pub has_candidates: bool,
 }
 
 impl Run {
@@ -103,7 +112,8 @@ impl Run {
         let (splits, calibration) =
             manifest.result.map(|result| (result.splits, result.calibration)).unwrap_or_default();
         let sessions = manifest.sessions;
-        Ok(Self { model, trained, is_finished, splits, calibration, sessions })
+        let has_candidates = manifest.candidates.is_some();
+        Ok(Self { model, trained, is_finished, splits, calibration, sessions, has_candidates })
     }
 }
 
@@ -118,13 +128,16 @@ impl Model {
 
     /// Writes the model as a run folder, from which it can be opened without the data.
     ///
-    /// Its temperature is that of [`finish`](Model::finish), if that was called. What only a training in
-    /// a folder knows is not there: metrics of every epoch, and who trained where.
+    /// Its temperature is that of [`finish`](Model::finish), if that was called, and the candidates that
+    /// it ranks among are kept with it. What only a training in a folder knows is not there: metrics of
+    /// every epoch, and who trained where.
     ///
     /// # Errors
     /// When there is something else, or when it cannot be written.
     pub fn save(&self, folder: &Path, existing: Existing) -> Result<(), Error> {
-        TrainingFolder::create(folder, self.graph(), self.config(), existing)?.finish_with(self)
+        let mut folder = TrainingFolder::create(folder, self.graph(), self.config(), existing)?;
+        folder.rank_among(Arc::clone(&self.candidates))?;
+        folder.finish_with(self)
     }
 }
 
@@ -153,6 +166,33 @@ pub fn epochs(folder: &Path) -> Result<Vec<EpochRecord>, Error> {
             .map_err(|source| Error::Damaged { path: path.clone(), what: source.to_string() })
     };
     text.lines().map(record).collect()
+}
+
+/// Where every held-out answer of a split stands, if that was kept with the run.
+///
+/// # Errors
+/// When the folder is no run, or at the first line that is not as it should be.
+pub fn kept_ranks(folder: &Path, split: Split) -> Result<Option<Vec<RankLine>>, Error> {
+    RunManifest::read(folder)?;
+    let path = folder.join(ranks_file(split));
+    path.exists().then(|| rank_file::read(&path)).transpose()
+}
+
+/// The candidates that held-out answers of a training are ranked among, if any were given.
+///
+/// # Errors
+/// When the folder is no run or is damaged, or when it is of another graph.
+pub fn kept_candidates(folder: &Path, graph: &Graph) -> Result<Option<GivenCandidates>, Error> {
+    let manifest = RunManifest::read(folder)?;
+    let Some(file) = &manifest.candidates else { return Ok(None) };
+    if graph_files::dataset_hash(graph) != manifest.dataset {
+        return Err(Error::OtherDataset { path: folder.into() });
+    }
+    candidate_file::read(folder, file, graph).map(Some)
+}
+
+fn ranks_file(split: Split) -> String {
+    format!("ranks-{split}.csv")
 }
 
 /// The best weights of a run, opened: whatever is removed from now on, they can be read.

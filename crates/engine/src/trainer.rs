@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::Error;
-use crate::evaluate::{rank_answers, rank_sample};
+use crate::evaluate::{GivenCandidates, rank_sample};
 use crate::learner::{Learner, NotFinite, UpdateAt};
 use crate::metrics::{Metrics, metrics};
 use crate::model::Model;
@@ -97,6 +97,7 @@ pub struct Trainer {
     /// The network of the best epoch, where it is kept in memory.
     best: Option<Network>,
     learning_rate: f64,
+    candidates: Arc<GivenCandidates>,
 }
 
 impl Trainer {
@@ -119,8 +120,14 @@ impl Trainer {
         let items = ItemList::of(&graph, &config)?;
         let batches = n_batches(items.len(), config.training.batch);
         let learning_rate = learning_rate_at(&config.training, &position, batches);
-        let (order, best) = (None, None);
-        Ok(Self { graph, config, items, learner, position, order, best, learning_rate })
+        let (order, best, candidates) = (None, None, Arc::default());
+        Ok(Self { graph, config, items, learner, position, order, best, learning_rate, candidates })
+    }
+
+    /// Has validation answers ranked against given candidates, where there are some, instead of all
+    /// entities.
+    pub fn rank_among(&mut self, candidates: Arc<GivenCandidates>) {
+        self.candidates = candidates;
     }
 
     /// What it is trained with.
@@ -179,8 +186,10 @@ impl Trainer {
         scorer.precision = self.config.precision(self.graph.entities().len());
         let (graph, split) = (&*self.graph, Split::Valid);
         let ranks = match self.config.training.valid_sample {
-            Some(queries) => rank_sample(graph, split, queries, &scorer, progress)?,
-            None => rank_answers(graph, split, &scorer, progress)?,
+            Some(queries) if self.candidates.of(split).is_none() => {
+                rank_sample(graph, split, queries, &scorer, progress)?
+            }
+            _ => self.candidates.rank(graph, split, &scorer, progress)?,
         };
         Ok(metrics(&ranks))
     }
@@ -254,7 +263,7 @@ impl Trainer {
 
     /// The model of the best epoch, as far as [`train`](Trainer::train) kept it, or as it is.
     pub fn into_model(self) -> Model {
-        let Self { graph, config, learner, best, position, .. } = self;
+        let Self { graph, config, learner, best, position, candidates, .. } = self;
         let Position { epoch, updates, seconds, .. } = position;
         let as_it_is = Best { epoch, valid_mrr: None };
         let trained = match best {
@@ -264,7 +273,9 @@ impl Trainer {
         let stopped =
             Trained { best: as_it_is, updates, epochs: epoch, end: End::Stopped, seconds };
         let network = best.unwrap_or_else(|| learner.asked());
-        Model::new(graph, config, network, trained.unwrap_or(stopped))
+        let mut model = Model::new(graph, config, network, trained.unwrap_or(stopped));
+        model.rank_among(candidates);
+        model
     }
 
     pub(crate) fn learner(&self) -> &Learner {

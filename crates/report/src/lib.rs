@@ -18,5 +18,7 @@ mod run;
 pub use compare::ComparePage;
 pub use demo::{DemoReport, Group};
 pub use inspect::InspectPage;
-pub use metrics_table::{METRICS_HEADER, metrics_cells, metrics_row};
+pub use metrics_table::{
+    CANDIDATES_REMARK, METRICS_HEADER, MetricsColumns, below_popularity, metrics_cells, metrics_row,
+};
 pub use run::{RunReport, example_queries};

@@ -3,15 +3,17 @@
 use fullrank_bounds::Bounds;
 use fullrank_engine::advice::advised_output;
 use fullrank_engine::answers::QueryNames;
-use fullrank_engine::evaluate::{Breakdown, Calibration, break_down};
+use fullrank_engine::evaluate::{Baselines, Breakdown, Calibration, break_down};
 use fullrank_engine::metrics::Metrics;
 use fullrank_engine::predictor::{Answer, Ask, Known};
 use fullrank_engine::settings::Choice;
-use fullrank_engine::{EpochRecord, Error, Finished, Model, ProbabilityKind, SplitResult, silent};
+use fullrank_engine::{
+    Config, EpochRecord, Error, Finished, Model, ProbabilityKind, SplitResult, silent,
+};
 use fullrank_graph::statistics::both_degrees;
 use fullrank_graph::{Graph, Query, Split, Triple};
 
-use crate::metrics_table::{METRICS_HEADER, metrics_row};
+use crate::metrics_table::{CANDIDATES_REMARK, MetricsColumns, below_popularity};
 use crate::numbers::{cell, count, probability};
 use crate::page::{AnswerRow, Bar, Page, Plot, Series};
 
@@ -88,50 +90,46 @@ impl RunReport<'_> {
 
     fn quality(&self, page: &mut Page) {
         page.heading("How good is it?");
-        let rows_of = |found: &SplitResult| {
-            let name = found.split.to_string();
-            let by_popularity = format!("{name}, by popularity");
-            [metrics_row(&name, &found.metrics), metrics_row(&by_popularity, &found.popularity)]
-        };
-        let rows: Vec<Vec<String>> = self.finished.splits.iter().flat_map(rows_of).collect();
-        if rows.is_empty() {
+        let Some(shown) = self.shown() else {
             page.paragraph("There are no held-out triples to rank.");
             return;
-        }
-        page.table(METRICS_HEADER, &rows);
-        page.remark(&format!(
-            "Every held-out triple is asked in both directions, and its place among all entities \
-             counted, other known answers left out; for validation, test answers are not known yet, so \
-             its figures may be lower. MRR is the mean of 1 / place, Hits@k the share \
-             of places up to k, MR the mean place. By popularity, an entity scores the number of \
-             training triples that it has with the relation, whatever the rest of the question: a \
-             model that is no better has learned nothing of it. {}",
-            match self.model.config().probability() {
-                ProbabilityKind::Categorical if !self.model.config().trains_probabilities() =>
-                    "NLL is that of a softmax of the scores, for which nothing was trained: with a \
-                     margin, they learn ranks alone.",
-                ProbabilityKind::Categorical =>
-                    "NLL is the mean of −log P of the answers; filtered, training answers are taken out \
-                     of the distribution first.",
-                ProbabilityKind::Bernoulli =>
-                    "There is no NLL, for the probabilities of a query's objects are no distribution.",
+        };
+        let columns = MetricsColumns::of(&shown.baselines);
+        let rows_of = |found: &SplitResult| {
+            let name = found.split.to_string();
+            let beside = columns.baseline_rows(&name, &found.baselines);
+            [vec![columns.row(&name, &found.metrics)], beside.into()].concat()
+        };
+        let rows: Vec<Vec<String>> = self.finished.splits.iter().flat_map(rows_of).collect();
+        page.table(&columns.header(), &rows);
+        for SplitResult { split, metrics, baselines, .. } in &self.finished.splits {
+            if let Some(told) = below_popularity(&split.to_string(), metrics, baselines) {
+                page.paragraph(&format!("Note: {told}."));
             }
-        ));
+        }
+        page.remark(&ranks_remark(columns, self.model.config()));
     }
 
     fn breakdowns(&self, page: &mut Page) {
-        let Some(SplitResult { split, ranks, .. }) = self.shown() else { return };
+        let Some(SplitResult { split, ranks, popularity_ranks, baselines, .. }) = self.shown()
+        else {
+            return;
+        };
+        let columns = MetricsColumns::of(baselines);
         page.heading("Where is it good?");
         page.paragraph(&format!(
             "The {split} answers by class of their relation (many: 1.5 or more objects per subject, \
-             or subjects per object), and by the number of known answers of their query.",
+             or subjects per object), and by the number of known answers of their query; in the last \
+             columns, the MRR that is had without a model.",
         ));
         for (title, by) in [("class", Breakdown::Class), ("known answers", Breakdown::Degree)] {
-            let parts = break_down(self.model.graph(), ranks, by);
-            let rows: Vec<_> = parts.iter().map(|(name, found)| metrics_row(name, found)).collect();
-            let mut header = METRICS_HEADER.to_vec();
-            header[0] = title;
-            page.table(&header, &rows);
+            let graph = self.model.graph();
+            let beside = Baselines::break_down(graph, popularity_ranks, by);
+            let parts = break_down(graph, ranks, by).into_iter().zip(beside);
+            let row = |((name, found), beside): ((String, _), _)| {
+                columns.breakdown_row(&name, &found, &beside)
+            };
+            page.table(&columns.breakdown_header(title), &parts.map(row).collect::<Vec<_>>());
         }
     }
 
@@ -224,6 +222,41 @@ impl RunReport<'_> {
         ));
         page.details("all settings", &self.model.config().to_toml());
     }
+}
+
+/// What the figures are, in sentences.
+fn ranks_remark(columns: MetricsColumns, config: &Config) -> String {
+    let among = match columns {
+        MetricsColumns::Entities => {
+            "its place among all entities counted, other known answers left out; for validation, test \
+             answers are not known yet, so its figures may be lower."
+        }
+        MetricsColumns::Candidates => "its place among the candidates given for it counted.",
+    };
+    let nll = match config.probability() {
+        ProbabilityKind::Categorical if !config.trains_probabilities() => {
+            "NLL is that of a softmax of the scores, for which nothing was trained: with a margin, they \
+             learn ranks alone."
+        }
+        ProbabilityKind::Categorical => {
+            "NLL is the mean of −log P of the answers; filtered, training answers are taken out of the \
+             distribution first."
+        }
+        ProbabilityKind::Bernoulli => {
+            "There is no NLL, for the probabilities of a query's objects are no distribution."
+        }
+    };
+    let of_candidates = match columns {
+        MetricsColumns::Entities => String::new(),
+        MetricsColumns::Candidates => format!(" {CANDIDATES_REMARK}"),
+    };
+    format!(
+        "Every held-out triple is asked in both directions, and {among} MRR is the mean of 1 / place, \
+         Hits@k the share of places up to k, MR the mean place. By popularity, an entity scores the \
+         number of training triples that it has with the relation, whatever the rest of the question: \
+         a model that is no better has learned nothing of it. At random are the figures that are \
+         expected if all orders are equally likely. {nll}{of_candidates}"
+    )
 }
 
 fn temperature_name(calibration: &Calibration) -> String {

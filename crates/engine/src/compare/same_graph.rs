@@ -136,6 +136,8 @@ mod tests {
                 beside: 0,
                 from_test: (0, 0),
                 candidates: 3,
+                candidates_from_test: 0,
+                nll_candidates: None,
                 nll_filtered: None,
                 nll: None,
             }

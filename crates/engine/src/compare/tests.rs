@@ -26,6 +26,8 @@ fn outcome(settings: &str, seed: u64, places: [u32; 4]) -> Outcome {
         beside: 0,
         from_test: (0, 0),
         candidates: 4,
+        candidates_from_test: 0,
+        nll_candidates: None,
         nll_filtered: Some(f64::from(place)),
         nll: Some(f64::from(place)),
     };

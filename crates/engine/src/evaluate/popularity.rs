@@ -6,9 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use fullrank_graph::load::Candidates;
 use fullrank_graph::{EntityId, Graph, RelationId, Split};
 
-use super::{Asked, Rivals, held_out};
+use super::candidates::{negatives_of, rank_among};
+use super::{Asked, HeldOut, Rivals, held_out};
 use crate::error::Error;
 use crate::metrics::AnswerRank;
 use crate::progress::{Event, Progress, Signal};
@@ -23,6 +25,38 @@ pub fn rank_by_popularity(
     split: Split,
     progress: &mut Progress,
 ) -> Result<Vec<AnswerRank>, Error> {
+    let rank = |popularity: &Popularity, asked: &Asked| popularity.rank(graph, split, asked);
+    by_popularity(graph, split, rank, progress)
+}
+
+/// Ranks every held-out answer of a split against its own candidates by popularity, in the order in
+/// which [`rank_candidates`](super::rank_candidates) does.
+///
+/// # Errors
+/// When `progress` says stop.
+pub fn rank_candidates_by_popularity(
+    graph: &Graph,
+    split: Split,
+    candidates: &Candidates,
+    progress: &mut Progress,
+) -> Result<Vec<AnswerRank>, Error> {
+    let rank = |popularity: &Popularity, asked: &Asked| {
+        let rank = |answer: &HeldOut| {
+            let negatives = negatives_of(graph, candidates, asked, answer);
+            popularity.rank_among(graph, asked, answer.object, negatives)
+        };
+        asked.answers.iter().map(rank).collect()
+    };
+    by_popularity(graph, split, rank, progress)
+}
+
+/// Ranks relation by relation.
+fn by_popularity(
+    graph: &Graph,
+    split: Split,
+    rank: impl Fn(&Popularity, &Asked) -> Vec<AnswerRank>,
+    progress: &mut Progress,
+) -> Result<Vec<AnswerRank>, Error> {
     let asked = held_out(graph, split);
     let mut by_relation = BTreeMap::<RelationId, Vec<usize>>::new();
     for (place, asked) in asked.iter().enumerate() {
@@ -34,7 +68,7 @@ pub fn rank_by_popularity(
     for (relation, places) in by_relation {
         let popularity = Popularity::of(graph, relation);
         for place in &places {
-            found[*place] = popularity.rank(graph, split, &asked[*place]);
+            found[*place] = rank(&popularity, &asked[*place]);
         }
         done += places.len();
         if progress(Event::Scoring { done, total: asked.len() }) == Signal::Stop {
@@ -73,7 +107,6 @@ impl Popularity {
         let known = graph.answers().up_to(number, split);
         let train = graph.answers().in_split(number, Split::Train);
         let all = graph.answers().up_to(number, Split::Test);
-        let left = self.total - train.iter().map(|object| self.mass(*object)).sum::<f64>();
         let rank = |object: EntityId| {
             let count = self.counts[object.0 as usize];
             let from = self.ascending.partition_point(|other| *other < count);
@@ -84,8 +117,7 @@ impl Popularity {
             let filtered = rivals.without(&self.counts, object, known);
             let unknown = filtered.without(&self.counts, object, &all[known.len()..]);
             let others = known.len() - usize::from(known.contains(&object));
-            // An answer that training has too competes with what is left and itself.
-            let left = left + if train.contains(&object) { self.mass(object) } else { 0.0 };
+            let [nll_filtered, nll] = self.nlls(train, object);
             AnswerRank {
                 query: asked.number,
                 object,
@@ -93,11 +125,39 @@ impl Popularity {
                 beside: filtered.beside,
                 from_test: filtered.minus(unknown),
                 candidates: (self.counts.len() - others) as u32,
-                nll_filtered: Some((left / self.mass(object)).ln()),
-                nll: Some((self.total / self.mass(object)).ln()),
+                candidates_from_test: (all.len() - known.len()) as u32,
+                nll_candidates: None,
+                nll_filtered,
+                nll,
             }
         };
         asked.answers.iter().map(|answer| rank(answer.object)).collect()
+    }
+
+    fn rank_among(
+        &self,
+        graph: &Graph,
+        asked: &Asked,
+        object: EntityId,
+        negatives: &[EntityId],
+    ) -> AnswerRank {
+        let train = graph.answers().in_split(asked.number as usize, Split::Train);
+        let [nll_filtered, nll] = self.nlls(train, object);
+        let all = negatives.iter().chain([&object]).map(|other| self.mass(*other)).sum::<f64>();
+        AnswerRank {
+            nll_candidates: Some((all / self.mass(object)).ln()),
+            nll_filtered,
+            nll,
+            ..rank_among(asked, object, negatives, &self.counts)
+        }
+    }
+
+    /// −log P of an answer with training answers removed, and among all objects.
+    fn nlls(&self, train: &[EntityId], object: EntityId) -> [Option<f64>; 2] {
+        // One that training has too competes with what is left and itself.
+        let others = train.iter().filter(|other| **other != object);
+        let left = self.total - others.map(|other| self.mass(*other)).sum::<f64>();
+        [left, self.total].map(|all| Some((all / self.mass(object)).ln()))
     }
 
     /// What an object's probability is proportional to.
@@ -109,10 +169,11 @@ impl Popularity {
 #[cfg(test)]
 mod tests {
     use fullrank_graph::Query;
+    use fullrank_graph::load::Rows;
 
     use super::*;
-    use crate::evaluate::rank_answers;
     use crate::evaluate::tests::{Fixed, graph, random_graph};
+    use crate::evaluate::{rank_answers, rank_candidates};
     use crate::progress::silent;
 
     #[test]
@@ -165,22 +226,41 @@ mod tests {
             let total = n + graph.triples(Split::Train).iter().filter(of_relation).count();
             ((count as f32 + 1.0) / total as f32).ln()
         };
+        let model = Fixed(n, score);
         for split in [Split::Valid, Split::Test] {
             let found = rank_by_popularity(&graph, split, &mut silent()).unwrap();
-            let expected = rank_answers(&graph, split, &Fixed(n, score), &mut silent()).unwrap();
-            assert_eq!(found.len(), expected.len());
-            for (found, expected) in found.iter().zip(&expected) {
-                let places =
-                    |rank: &AnswerRank| AnswerRank { nll: None, nll_filtered: None, ..*rank };
-                assert_eq!(places(found), places(expected));
+            let expected = rank_answers(&graph, split, &model, &mut silent()).unwrap();
+            assert_same(&found, &expected);
+            // Three candidates each, the answer perhaps among them.
+            let row =
+                |triple: usize| (0..3).map(move |i| EntityId(((triple * 7 + i * 11) % n) as u32));
+            let entities = (0..graph.triples(split).len()).flat_map(row).collect();
+            let rows = Rows { width: 3, entities };
+            let given = Candidates { subjects: rows.clone(), objects: rows };
+            let found =
+                rank_candidates_by_popularity(&graph, split, &given, &mut silent()).unwrap();
+            let expected = rank_candidates(&graph, split, &given, &model, &mut silent()).unwrap();
+            assert!(found.iter().all(|rank| rank.nll_candidates.is_some()));
+            assert_same(&found, &expected);
+        }
+    }
+
+    fn assert_same(found: &[AnswerRank], expected: &[AnswerRank]) {
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            let places = |rank: &AnswerRank| AnswerRank {
+                nll: None,
+                nll_filtered: None,
+                nll_candidates: None,
+                ..*rank
+            };
+            assert_eq!(places(found), places(expected));
+            let nlls = |rank: &AnswerRank| {
+                [rank.nll, rank.nll_filtered, rank.nll_candidates].map(Option::unwrap_or_default)
+            };
+            for (nll, expected_nll) in nlls(found).into_iter().zip(nlls(expected)) {
                 // Of the two, the model's are rounded to f32.
-                let are_near =
-                    |a: Option<f64>, b: Option<f64>| (a.unwrap() - b.unwrap()).abs() < 1e-5;
-                assert!(are_near(found.nll, expected.nll), "{found:?} {expected:?}");
-                assert!(
-                    are_near(found.nll_filtered, expected.nll_filtered),
-                    "{found:?} {expected:?}"
-                );
+                assert!((nll - expected_nll).abs() < 1e-5, "{found:?} {expected:?}");
             }
         }
     }

@@ -264,14 +264,25 @@ fn candidates_alone_compete() {
         |ids: &[u32]| Rows { width: 2, entities: ids.iter().map(|id| EntityId(*id)).collect() };
     // (a, r, ?) against b and c, (e, r⁻¹, ?) against c and d.
     let candidates = Candidates { objects: rows(&[1, 2]), subjects: rows(&[2, 3]) };
-    let logs = [-3.0, -1.0, -2.0, -3.0, -2.0];
-    let scorer = Fixed(5, |_, object| logs[object as usize]);
+    let probs = [0.1_f32, 0.4, 0.2, 0.1, 0.2];
+    let scorer = Fixed(5, |_, object| probs[object as usize].ln());
     let found = rank_candidates(&graph, Split::Test, &candidates, &scorer, &mut silent());
-    let mut found: Vec<(u32, f64)> =
-        found.unwrap().iter().map(|rank| (rank.object.0, rank.realistic())).collect();
-    found.sort_by_key(|(object, _)| *object);
-    // a (−3) is behind c (−2) and beside d (−3); e (−2) is behind b (−1) and beside c (−2).
-    assert_eq!(found, [(0, 2.5), (4, 2.5)]);
+    let mut found = found.unwrap();
+    found.sort_by_key(|rank| rank.object);
+    // a (.1) is behind c (.2) and beside d (.1); e (.2) is behind b (.4) and beside c (.2).
+    let places: Vec<(u32, f64)> =
+        found.iter().map(|rank| (rank.object.0, rank.realistic())).collect();
+    assert_eq!(places, [(0, 2.5), (4, 2.5)]);
+    // Among candidates .1 of .4 and .2 of .8; of all entities, without b, which training has for
+    // (a, r, ?), .1 and .2 of .6; and as they are.
+    let check = |nll: fn(&AnswerRank) -> Option<f64>, of_a: f64, of_e: f64| {
+        for (rank, expected) in found.iter().zip([of_a, of_e]) {
+            assert!((nll(rank).unwrap() - expected.ln()).abs() < 1e-6, "{rank:?}");
+        }
+    };
+    check(|rank| rank.nll_candidates, 4.0, 4.0);
+    check(|rank| rank.nll_filtered, 10.0, 3.0);
+    check(|rank| rank.nll, 10.0, 5.0);
 }
 
 #[test]

@@ -31,6 +31,9 @@ pub(super) struct RunManifest {
     /// SHA-256 of names and triples.
     pub(super) dataset: String,
     pub(super) known: TensorFile,
+    /// What held-out answers are ranked among, if it was given.
+    #[serde(default)]
+    pub(super) candidates: Option<TensorFile>,
     /// One for each time the training was begun or taken up again.
     #[serde(default)]
     pub(super) sessions: Vec<Provenance>,
@@ -90,6 +93,9 @@ pub struct SplitMetrics {
     pub model: Metrics,
     /// Of ranking by popularity alone.
     pub popularity: Metrics,
+    /// What is expected of a random order; nothing in runs of versions that did not compute it.
+    #[serde(default)]
+    pub random: Option<Metrics>,
 }
 
 impl RunResult {
@@ -120,8 +126,18 @@ impl RunManifest {
     /// Of a training that begins.
     pub(super) fn new(seed: u64, config: String, dataset: String, known: TensorFile) -> Self {
         let fullrank = env!("CARGO_PKG_VERSION").into();
-        let (sessions, result, hash) = (Vec::new(), None, String::new());
-        Self { format: FORMAT, fullrank, seed, config, dataset, known, sessions, result, hash }
+        Self {
+            format: FORMAT,
+            fullrank,
+            seed,
+            config,
+            dataset,
+            known,
+            candidates: None,
+            sessions: Vec::new(),
+            result: None,
+            hash: String::new(),
+        }
     }
 
     /// That of a run folder.
@@ -163,7 +179,8 @@ impl RunManifest {
         let of_split = |found: &crate::model::SplitResult| SplitMetrics {
             split: Split::to_string(&found.split),
             model: found.metrics,
-            popularity: found.popularity,
+            popularity: found.baselines.popularity,
+            random: Some(found.baselines.random),
         };
         result.splits = finished.splits.iter().map(of_split).collect();
         result.calibration.clone_from(&finished.calibration);

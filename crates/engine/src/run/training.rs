@@ -5,21 +5,26 @@ use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fullrank_graph::Graph;
+use fullrank_graph::{Graph, Split};
 
+use super::candidate_file::{self, CANDIDATES};
 use super::checkpoint::{self, Checkpoint, Fresh};
 use super::files::{self, TensorFile};
 use super::hash_cache::CHECKED;
 use super::manifest::{Provenance, RunManifest, RunResult};
-use super::{CHECKPOINT, CONFIG, LOCK, METRICS, MODEL, REPORT, RUN, graph_files, read_config};
+use super::{
+    CHECKPOINT, CONFIG, LOCK, METRICS, MODEL, REPORT, RUN, graph_files, ranks_file, read_config,
+};
 use crate::config::{Config, RawConfig};
 use crate::device::Device;
 use crate::error::Error;
-use crate::model::{Finished, Model};
+use crate::evaluate::GivenCandidates;
+use crate::model::{Finished, Model, SplitResult};
 use crate::network::Network;
 use crate::parameters::count;
 use crate::progress::{EpochRecord, Event, Progress, Signal, Trained};
 use crate::random::Weights;
+use crate::rank_file;
 use crate::trainer::Trainer;
 
 /// What happens to a run that is where a new one is to be made.
@@ -37,6 +42,7 @@ pub struct TrainingFolder {
     path: PathBuf,
     manifest: RunManifest,
     checkpoint: Option<Checkpoint>,
+    candidates: Arc<GivenCandidates>,
     /// Unlocked when dropped, also by the end of the process.
     _lock: File,
 }
@@ -97,12 +103,19 @@ impl TrainingFolder {
             checkpoint::remove(&checkpoints)?;
             None
         };
-        Ok((Self { path: path.into(), manifest, checkpoint, _lock: lock }, config))
+        let candidates = match &manifest.candidates {
+            Some(file) => Arc::new(candidate_file::read(path, file, graph)?),
+            None => Arc::default(),
+        };
+        Ok((Self { path: path.into(), manifest, checkpoint, candidates, _lock: lock }, config))
     }
 
     fn begin(path: &Path, graph: &Graph, config: &Config, lock: File) -> Result<Self, Error> {
         // First what makes it a run, so that no half of an old one looks whole.
-        for file in [RUN, MODEL, METRICS, CHECKED, REPORT] {
+        for file in [RUN, MODEL, METRICS, CHECKED, REPORT, CANDIDATES] {
+            checkpoint::remove_file(&path.join(file))?;
+        }
+        for file in Split::ALL.map(ranks_file) {
             checkpoint::remove_file(&path.join(file))?;
         }
         checkpoint::remove(&path.join(CHECKPOINT))?;
@@ -115,7 +128,32 @@ impl TrainingFolder {
             graph_files::write(path, graph)?,
         );
         manifest.write(path)?;
-        Ok(Self { path: path.into(), manifest, checkpoint: None, _lock: lock })
+        let (checkpoint, candidates) = (None, Arc::default());
+        Ok(Self { path: path.into(), manifest, checkpoint, candidates, _lock: lock })
+    }
+
+    /// Has held-out answers ranked against given candidates, in validation and in the end, which are
+    /// kept with the run: it goes on with them.
+    ///
+    /// # Errors
+    /// When the training has begun with others, or with none, and when they cannot be written.
+    pub fn rank_among(&mut self, given: Arc<GivenCandidates>) -> Result<(), Error> {
+        if self.candidates == given {
+            return Ok(());
+        }
+        let (_, updates) = self.progress();
+        if updates > 0 || self.manifest.candidates.is_some() {
+            return Err(Error::OtherCandidates { path: self.path.clone() });
+        }
+        self.manifest.candidates = Some(candidate_file::write(&self.path, &given)?);
+        self.manifest.write(&self.path)?;
+        self.candidates = given;
+        Ok(())
+    }
+
+    /// What held-out answers are ranked against, where it is not all entities.
+    pub fn candidates(&self) -> &Arc<GivenCandidates> {
+        &self.candidates
     }
 
     /// Keeps where and by whom the training is begun, or taken up again.
@@ -166,6 +204,7 @@ impl TrainingFolder {
             return Ok(result.trained());
         }
         let mut trainer = self.start(graph, config, device)?;
+        trainer.rank_among(Arc::clone(&self.candidates));
         while !trainer.is_over() {
             let record =
                 trainer.epoch_with(progress, &mut |trainer: &Trainer| self.save(trainer, None));
@@ -262,6 +301,19 @@ impl TrainingFolder {
         self.manifest.write(&self.path)
     }
 
+    /// Keeps where every held-out answer stands with a finished training.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_ranks(&self, graph: &Graph, finished: &Finished) -> Result<(), Error> {
+        for SplitResult { split, ranks, .. } in &finished.splits {
+            let text = rank_file::to_csv(graph, *split, ranks);
+            let path = self.path.join(ranks_file(*split));
+            files::write_atomically(&path, |path| fs::write(path, &text))?;
+        }
+        Ok(())
+    }
+
     /// Adds a line and tells the length of the file.
     fn write_metrics(&self, record: Option<&EpochRecord>) -> Result<u64, Error> {
         let path = self.path.join(METRICS);
@@ -313,8 +365,12 @@ pub(super) fn is_free(path: &Path) -> Result<bool, Error> {
         graph_files::NAMES,
         graph_files::KNOWN,
         REPORT,
+        CANDIDATES,
     ];
-    let is_own = |name: &String| own.contains(&name.as_str()) || name.ends_with(files::UNFINISHED);
+    let ranks = Split::ALL.map(ranks_file);
+    let is_own = |name: &String| {
+        own.contains(&name.as_str()) || ranks.contains(name) || name.ends_with(files::UNFINISHED)
+    };
     let is_locked = names.iter().any(|name| name == LOCK);
     Ok(names.is_empty() || (is_locked && names.iter().all(is_own)))
 }

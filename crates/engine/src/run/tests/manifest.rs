@@ -1,7 +1,10 @@
 //! What `run.json` says of a training, and of itself.
 
 use super::*;
+use crate::evaluate::{Baselines, rank_by_popularity};
 use crate::predictor::{Ask, Predictor};
+use crate::rank_file::RankLine;
+use fullrank_graph::load::{Candidates, Rows};
 use fullrank_graph::{EntityId, Query, RelationId};
 use serde_json::{Value, json};
 
@@ -74,8 +77,9 @@ fn what_a_training_came_to_is_kept_beside_popularity() {
     assert_eq!(splits, ["valid", "test"]);
     for (found, split) in run.splits.iter().zip([Split::Valid, Split::Test]) {
         assert_eq!(Some(found.model), run.model.evaluate(split, &mut silent()).unwrap());
-        let popular = crate::evaluate::rank_by_popularity(run.model.graph(), split, &mut silent());
-        assert_eq!(Some(found.popularity), crate::metrics::metrics(&popular.unwrap()));
+        let popular = rank_by_popularity(run.model.graph(), split, &mut silent());
+        let beside = Baselines::of(run.model.graph(), &popular.unwrap()).unwrap();
+        assert_eq!((found.popularity, found.random), (beside.popularity, Some(beside.random)));
     }
     // As trained, then at the temperature.
     let temperatures: Vec<Value> = (0..2)
@@ -84,6 +88,95 @@ fn what_a_training_came_to_is_kept_beside_popularity() {
     assert_eq!(temperatures, [json!(1.0), json!(model.temperature())]);
     let bins = &manifest(&temp)["result"]["calibration"][0]["top_answer"]["bins"];
     assert!(!bins.as_array().unwrap().is_empty());
+}
+
+#[test]
+fn ranks_are_kept_with_the_run_and_go_with_it() {
+    let temp = trained(true);
+    let finished = open(&temp).unwrap().model.finish(&mut silent()).unwrap();
+    assert_eq!(kept_ranks(temp.path(), Split::Test).unwrap(), None);
+    let (folder, _) = resume(&temp, "").unwrap();
+    folder.keep_ranks(&small_graph(), &finished).unwrap();
+    for split in [Split::Valid, Split::Test] {
+        let ranks = &finished.of(split).unwrap().ranks;
+        let line = |rank| RankLine::new(&small_graph(), split, rank);
+        let expected: Vec<RankLine> = ranks.iter().map(line).collect();
+        assert_eq!(expected.len(), 2);
+        assert_eq!(kept_ranks(temp.path(), split).unwrap(), Some(expected));
+    }
+    drop(folder);
+    let found = files(temp.path());
+    assert!(found.contains(&"ranks-valid.csv".to_owned()), "{found:?}");
+    // As if a replacement had been stopped before they were removed, and then without a stop.
+    fs::remove_file(temp.path().join(RUN)).unwrap();
+    assert!(is_free(temp.path()).unwrap());
+    create(temp.path(), Existing::Keep).unwrap();
+    assert!(!files(temp.path()).iter().any(|name| name.starts_with("ranks-")));
+}
+
+/// One candidate for each side of the held-out triples of the small graph.
+fn given(entity: u32) -> Arc<GivenCandidates> {
+    let rows = || Rows { width: 1, entities: vec![EntityId(entity)] };
+    let mut given = GivenCandidates::default();
+    for split in [Split::Valid, Split::Test] {
+        given.insert(split, Candidates { subjects: rows(), objects: rows() });
+    }
+    Arc::new(given)
+}
+
+#[test]
+fn a_run_goes_on_with_the_candidates_it_was_given() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut training = create(temp.path(), Existing::Keep).unwrap();
+    training.0.rank_among(given(1)).unwrap();
+    let stopped = train(&mut training, &mut |event| match event {
+        Event::Epoch(_) => Signal::Stop,
+        _ => Signal::Continue,
+    });
+    assert!(matches!(stopped, Err(Error::Interrupted)));
+    drop(training);
+
+    let mut training = resume(&temp, "").unwrap();
+    assert_eq!(*training.0.candidates(), given(1));
+    training.0.rank_among(given(1)).unwrap();
+    let other = training.0.rank_among(given(2)).unwrap_err();
+    assert_eq!(told(&other, &temp), "RUN: was trained with other candidates, or with none");
+    train(&mut training, &mut silent()).unwrap();
+    let epochs = epochs(temp.path()).unwrap();
+    assert_eq!(epochs.len(), 2);
+    for epoch in epochs {
+        let valid = epoch.valid.unwrap();
+        // Two that compete.
+        assert!(valid.realistic.mr <= 2.0 && valid.nll_candidates.is_some(), "{valid:?}");
+    }
+    let run = open(&temp).unwrap();
+    assert!(run.has_candidates);
+    let kept = kept_candidates(temp.path(), run.model.graph()).unwrap();
+    assert_eq!(kept.as_ref(), Some(&*given(1)));
+    // A model that is saved takes them along.
+    let (copy, mut model) = (tempfile::tempdir().unwrap(), run.model);
+    model.rank_among(given(1));
+    model.save(copy.path(), Existing::Keep).unwrap();
+    assert_eq!(kept_candidates(copy.path(), model.graph()).unwrap(), kept);
+    let other = kept_candidates(temp.path(), &graph(["a r b", "", ""])).unwrap_err();
+    assert_eq!(told(&other, &temp), "RUN: was trained on another dataset");
+}
+
+#[test]
+fn candidates_are_refused_once_a_run_was_validated_without() {
+    let temp = trained(false);
+    let (mut folder, _) = resume(&temp, "").unwrap();
+    let error = folder.rank_among(given(1)).unwrap_err();
+    assert_eq!(told(&error, &temp), "RUN: was trained with other candidates, or with none");
+    drop(folder);
+    assert_eq!(kept_candidates(temp.path(), &small_graph()).unwrap(), None);
+    // A new one has them, and a newer one has them no more.
+    let (mut folder, _) = create(temp.path(), Existing::Replace).unwrap();
+    folder.rank_among(given(1)).unwrap();
+    drop(folder);
+    assert!(kept_candidates(temp.path(), &small_graph()).unwrap().is_some());
+    create(temp.path(), Existing::Replace).unwrap();
+    assert!(!files(temp.path()).contains(&"candidates.safetensors".to_owned()));
 }
 
 #[test]

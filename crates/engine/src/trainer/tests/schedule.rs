@@ -3,6 +3,7 @@
 use burn::module::Module;
 
 use super::*;
+use crate::evaluate::rank_answers;
 use crate::progress::Best;
 
 #[test]
