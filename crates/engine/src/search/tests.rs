@@ -173,8 +173,8 @@ fn everything_that_is_wrong_with_a_space_is_said_at_once() {
          my.toml: `l2`: expected a number from 0 to 1e30, found `-1`\n\
          my.toml: `learning_rate`: expected two numbers above 0, the lower one first, found `[0, 1]`\n\
          my.toml: `n3`: expected two numbers above 0, the lower one first, found `[1, 0.1]`\n\
-         my.toml: `schedule`: expected one of constant, plateau, cosine, found `1`\n\
-         my.toml: `epochs`: in recipe 1, expected a whole number from 1 to 1000000, found `0.5`"
+         my.toml: `epochs`: in recipe 1, expected a whole number from 1 to 1000000, found `0.5`\n\
+         my.toml: `schedule`: expected one of constant, plateau, cosine, found `1`"
     );
     assert_eq!(
         faults("recipe = 3"),
