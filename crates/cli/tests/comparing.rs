@@ -29,8 +29,8 @@ fn failure(folder: &Path, arguments: &str, code: i32) -> String {
     said(&output)
 }
 
-#[test]
-fn folders_of_seeds_are_compared_pair_by_pair() {
+/// A softmax and a mixture of two encoders each, with three seeds.
+fn with_runs() -> tempfile::TempDir {
     let temp = with_graph();
     for encoder in ["distmult", "cp"] {
         for (layer, name) in [("softmax", "softmax"), ("mixture --components 4", "mixture")] {
@@ -38,8 +38,15 @@ fn folders_of_seeds_are_compared_pair_by_pair() {
             train(temp.path(), &model, &format!("{encoder}-{name}"));
         }
     }
-    let runs = "distmult-softmax distmult-mixture cp-softmax cp-mixture";
-    let command = format!("compare {runs} --resamples 200 --json --html page.html");
+    temp
+}
+
+const RUNS: &str = "distmult-softmax distmult-mixture cp-softmax cp-mixture";
+
+#[test]
+fn folders_of_seeds_are_compared_pair_by_pair() {
+    let temp = with_runs();
+    let command = format!("compare {RUNS} --resamples 200 --json");
     let report = json(temp.path(), &command);
     assert_eq!((&report["data"], &report["dataset"]["entities"]), (&"graph".into(), &100.into()));
     let models = report["models"].as_array().unwrap();
@@ -83,7 +90,12 @@ fn folders_of_seeds_are_compared_pair_by_pair() {
     assert_eq!((&all["n_pairs"], &all["too_few_pairs"]), (&6.into(), &false.into()));
     assert!(all["p_holm"].as_f64() >= all["p"].as_f64(), "{all}");
     assert_eq!(report["pairs"].as_array().unwrap().len(), 3);
+}
 
+#[test]
+fn a_page_and_tables_have_models_and_pairs() {
+    let temp = with_runs();
+    let text = printed(temp.path(), &format!("compare {RUNS} --resamples 100 --html page.html"));
     let page = fs::read_to_string(temp.path().join("page.html")).unwrap();
     for part in ["4 models on graph, 12 runs", "cp d = 8: softmax → mixture K = 4", "over 2 models"]
     {
@@ -92,7 +104,6 @@ fn folders_of_seeds_are_compared_pair_by_pair() {
     let refused = failure(temp.path(), "compare cp-softmax --html page.html", 1);
     assert_eq!(refused, "error: page.html: there is a file already\n\nReplace it by --force.\n");
 
-    let text = printed(temp.path(), &format!("compare {runs} --resamples 100"));
     assert!(text.starts_with("graph: 100 entities, 4 relations, "), "{text}");
     for part in [
         "distmult d = 8: softmax → mixture K = 4\n3 pairs of runs with the same seed; ",

@@ -186,7 +186,11 @@ fn curves(page: &mut Page, comparison: &Comparison) {
     };
     let charts = [
         ("validation MRR of every run", "MRR", of_valid(|valid| Some(valid.realistic.mrr))),
-        ("validation NLL, filtered, of every run", "NLL", of_valid(|valid| valid.nll_filtered)),
+        (
+            "validation NLL, filtered, of every run",
+            "NLL filtered",
+            of_valid(|valid| valid.nll_filtered),
+        ),
     ];
     let charts: Vec<(String, Plot)> = charts
         .into_iter()

@@ -103,9 +103,9 @@ impl Clusters {
     /// The means of a block of resamples.
     fn resample(&self, block: usize) -> Vec<[f64; LANES]> {
         let n = self.sizes.len() as u32;
+        let first = (block * LANES) as u64;
         let mut counts = vec![[0.0_f32; LANES]; self.sizes.len()];
-        for lane in 0..LANES {
-            let resample = (block * LANES + lane) as u64;
+        for (lane, resample) in (first..first + LANES as u64).enumerate() {
             let mut rng = generator(0, Purpose::Resample, (resample, 0));
             for _ in 0..n {
                 counts[rng.random_range(0..n) as usize][lane] += 1.0;

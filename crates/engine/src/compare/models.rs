@@ -226,6 +226,8 @@ pub(super) fn differences(a: &[&Outcome], b: &[&Outcome]) -> Vec<SettingDifferen
         of_sessions("threads", |session| session.threads.to_string()),
         SettingDifference { name: "finished".to_owned(), a: finished(a), b: finished(b) },
     ];
-    all.extend(known.into_iter().filter(|both| both.a != both.b));
+    // Older versions noted less.
+    let are_known = |both: &SettingDifference| both.a.is_some() && both.b.is_some();
+    all.extend(known.into_iter().filter(|both| are_known(both) && both.a != both.b));
     all
 }

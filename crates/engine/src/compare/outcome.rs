@@ -70,7 +70,8 @@ impl Outcome {
     /// That of a run, whose graph is the one that is given, perhaps with other ids.
     ///
     /// # Errors
-    /// When the graphs differ, when there are no test triples, when a score is not a number, or when `progress` says stop.
+    /// When the graphs differ, when there are no test triples, when a score is not a number, or when
+    /// `progress` says stop.
     pub(super) fn of(
         folder: &Path,
         run: &Run,

@@ -144,8 +144,7 @@ impl Plan {
             models[model].runs.iter().map(|place| &runs[*place]).collect()
         };
         let all = self.models.iter().flat_map(|(a, b)| differences(&of(*a), &of(*b)));
-        let is_of_layer =
-            |name: &str| ["output", "components", "score"].iter().any(|own| *own == name);
+        let is_of_layer = |name: &str| ["output", "components", "score"].contains(&name);
         let mut found: Vec<SettingDifference> = Vec::new();
         for difference in all.filter(|difference| !is_of_layer(&difference.name)) {
             if !found.contains(&difference) {

@@ -77,10 +77,7 @@ pub fn model_rows(comparison: &Comparison) -> Vec<Vec<String>> {
             count(model.seeds.len()),
             spread_of_counts(model.epochs),
             spread_of_counts(model.updates),
-            model.minutes.map_or_else(
-                || "–".to_owned(),
-                |minutes| spread(minutes, if minutes.mean < 1.0 { 3 } else { 1 }),
-            ),
+            model.minutes.map_or_else(|| "–".to_owned(), |minutes| spread(minutes, 2)),
         ]
     };
     comparison.models.iter().map(row).collect()
