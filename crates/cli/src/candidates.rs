@@ -15,14 +15,19 @@ pub(crate) fn given_candidates(
     graph: &Graph,
     splits: &[Split],
 ) -> anyhow::Result<GivenCandidates> {
+    let mut splits = splits.iter().filter(|split| !graph.triples(**split).is_empty());
     if folder.join("run.json").exists() {
-        let Some(kept) = kept_candidates(folder, graph)? else {
-            bail!("{}: expected a run that was trained with --candidates", folder.display());
-        };
+        let kept = kept_candidates(folder, graph)?.unwrap_or_default();
+        if let Some(split) = splits.find(|split| kept.of(**split).is_none()) {
+            bail!(
+                "{}: expected a run that was trained with --candidates for {split}",
+                folder.display()
+            );
+        }
         return Ok(kept);
     }
     let mut given = GivenCandidates::default();
-    for split in splits.iter().filter(|split| !graph.triples(**split).is_empty()) {
+    for split in splits {
         let Some(candidates) = load_candidates(folder, graph, *split)? else {
             bail!(
                 "{}: expected {split}_negative_subjects.npy and {split}_negative_objects.npy\n\n\

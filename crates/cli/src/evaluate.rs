@@ -207,11 +207,11 @@ fn rank_among(arguments: &EvaluateArguments, run: &mut Run) -> anyhow::Result<()
     if let Some(folder) = &arguments.candidates {
         let given = given_candidates(folder, run.model.graph(), &[arguments.split.into()])?;
         run.model.rank_among(Arc::new(given));
-    } else if run.has_candidates {
-        say(&format!(
-            "note: this run was trained with given candidates; --candidates {} ranks among them",
-            arguments.run.display()
-        ));
+    } else if run.has_candidates && matches!(arguments.task, TaskArgument::Ranks) {
+        say(
+            "note: this run was trained with given candidates; --candidates with its folder ranks \
+             among them",
+        );
     }
     Ok(())
 }

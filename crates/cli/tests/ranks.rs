@@ -314,8 +314,8 @@ fn candidates_serve_in_training_too() {
         }
     }
     let told = said(&run(here, "evaluate run"));
-    let note =
-        "note: this run was trained with given candidates; --candidates run ranks among them\n";
+    let note = "note: this run was trained with given candidates; --candidates with its folder ranks \
+                among them\n";
     assert!(told.contains(note), "{told}");
     printed(here, &format!("train people {QUICK} --out plain"));
     assert_eq!(
@@ -326,7 +326,11 @@ fn candidates_serve_in_training_too() {
     );
     assert_eq!(
         failure(here, "evaluate run --candidates plain", 1),
-        "error: plain: expected a run that was trained with --candidates\n"
+        "error: plain: expected a run that was trained with --candidates for test\n"
+    );
+    assert_eq!(
+        failure(here, "evaluate run --candidates run --split train", 1),
+        "error: run: expected a run that was trained with --candidates for train\n"
     );
     let seeds = format!("train people {QUICK} --seeds 2 --candidates gone --out runs");
     let text = printed(here, &seeds);
