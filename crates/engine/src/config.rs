@@ -295,6 +295,11 @@ impl Config {
         training_precision(is_exact, entities)
     }
 
+    /// Whether a part of the model normalises over a batch.
+    pub(crate) fn normalises_batch(&self) -> bool {
+        self.encoder.facts().normalises_batch || self.output.normalises_batch()
+    }
+
     /// Whether an update reads and changes only the rows of entities that its batch names.
     pub(crate) fn updates_rows(&self, entities: usize) -> bool {
         // Messages reach every entity.

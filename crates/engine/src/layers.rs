@@ -126,7 +126,11 @@ fn normalise_channels(
 }
 
 /// What a normalisation takes off and divides by: mean and variance of the batch in training, of all
-/// batches so far otherwise, like burn's own.
+/// batches so far otherwise.
+///
+/// Of the batch the biased variance, which makes its values one in size; of all batches the mean of
+/// unbiased ones, as in PyTorch: a batch of n values spreads less than what they were drawn from, by
+/// (n − 1)/n (Ioffe and Szegedy 2015, algorithm 2).
 fn statistics(norm: &BatchNorm, values: &Tensor<3>) -> Statistics {
     let BatchNorm { running_mean, running_var, momentum, .. } = norm;
     let floats = |tensor: Tensor<1>| {
@@ -138,8 +142,13 @@ fn statistics(norm: &BatchNorm, values: &Tensor<3>) -> Statistics {
         return Statistics { mean, variance };
     }
     let statistics = ops::statistics(values);
-    for (state, new) in [(running_mean, &statistics.mean), (running_var, &statistics.variance)] {
-        let new = Tensor::<1>::from_floats(new.as_slice(), &device).mul_scalar(*momentum);
+    let [queries, _, places] = values.dims();
+    let n = (queries * places) as f64;
+    // A single value says nothing of how far others are.
+    let unbiased = if n > 1.0 { n / (n - 1.0) } else { 1.0 };
+    let Statistics { mean, variance } = &statistics;
+    for (state, new, factor) in [(running_mean, mean, 1.0), (running_var, variance, unbiased)] {
+        let new = Tensor::<1>::from_floats(new.as_slice(), &device).mul_scalar(momentum * factor);
         state.update(state.value_sync().mul_scalar(1.0 - momentum).add(new).detach());
     }
     statistics
@@ -182,5 +191,29 @@ impl Readout {
     pub(crate) fn forward(&self, values: Tensor<3>, noise: Option<&Noise>) -> Tensor<2> {
         let hidden = self.linear.forward(values.flatten::<2>(1, 2));
         normalise(&self.norm, drop(hidden, self.dropout, noise), 0.0, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+
+    #[test]
+    fn running_statistics_are_those_of_pytorch() {
+        let device = Device::Cpu.burn().autodiff();
+        let norm = batch_norm(2, &Weights::zeros(device.clone()));
+        let values = [[1.0, 0.5], [2.0, 0.5], [3.0, 0.5], [6.0, 2.5]];
+        normalise(&norm, Tensor::from_floats(values, &device), 1.0, None);
+        let found = |state: &burn::module::RunningState<Tensor<1>>| {
+            state.value_sync().into_data().try_into_vec::<f32>().unwrap()
+        };
+        // Means 3 and 1, sums of squares 14 and 3 over n − 1 = 3; a tenth of the new, nine of the old,
+        // which were 0 and 1.
+        let close = |found: Vec<f32>, expected: [f32; 2]| {
+            found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6)
+        };
+        assert!(close(found(&norm.running_mean), [0.3, 0.1]));
+        assert!(close(found(&norm.running_var), [0.9 + 14.0 / 30.0, 0.9 + 3.0 / 30.0]));
     }
 }

@@ -11,6 +11,7 @@ mod schedule;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -161,7 +162,7 @@ impl Trainer {
         let order = self
             .order
             .get_or_insert_with(|| shuffled((0..items.len() as u32).collect(), seed, epoch as u64));
-        let mut batch = items.batch(&self.graph, batch_of(order, size, number));
+        let mut batch = items.batch(&self.graph, &order[places_of(items.len(), size, number)]);
         batch.negatives = draw_negatives(&self.graph, &batch.queries, &self.config, updates);
         let weights = batch.answers.weights.iter().map(|w| f64::from(*w)).sum::<f64>();
         self.learning_rate = learning_rate_at(&self.config.training, &self.position, batches);
@@ -227,7 +228,8 @@ impl Trainer {
         let seconds = start.elapsed().as_secs_f64();
         let valid = self.validate(progress)?;
         self.position.seconds = before + start.elapsed().as_secs_f64();
-        let n_items = ((batches - first_batch) * self.config.training.batch).min(self.items.len());
+        let size = self.config.training.batch;
+        let n_items = self.items.len() - places_of(self.items.len(), size, first_batch).start;
         let mut record = self.close_epoch(valid);
         record.seconds = seconds;
         record.valid_seconds = self.position.seconds - before - seconds;
@@ -332,17 +334,18 @@ pub(crate) struct State {
     pub(crate) position: Position,
 }
 
-/// Batches of an epoch.
+/// Batches of an epoch of so many items, of at most `size` each.
 ///
-/// The last one may be shorter, but not of a single item, which normalisation could learn nothing
-/// from: that joins the batch before.
+/// All are as large as one another, to one item: an update counts the same whatever its batch, and
+/// normalisation would learn as much of two items left over as of all others. None is of a single
+/// item, which it could learn nothing from: of three items, batches of two make one of three.
 fn n_batches(n_items: usize, size: usize) -> usize {
-    let batches = n_items.div_ceil(size);
-    if batches > 1 && n_items % size == 1 { batches - 1 } else { batches }
+    let most = if size == 1 { n_items } else { (n_items / 2).max(1) };
+    n_items.div_ceil(size).min(most)
 }
 
-fn batch_of(order: &[u32], size: usize, number: usize) -> &[u32] {
-    let is_last = number + 1 == n_batches(order.len(), size);
-    let end = if is_last { order.len() } else { (number + 1) * size };
-    &order[number * size..end]
+/// The items of a batch, by their places in the order of the epoch.
+fn places_of(n_items: usize, size: usize, number: usize) -> Range<usize> {
+    let batches = n_batches(n_items, size);
+    number * n_items / batches..(number + 1) * n_items / batches
 }

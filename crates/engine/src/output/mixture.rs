@@ -70,6 +70,10 @@ impl OutputLayer for Mixture {
         build.own.projection.n_parameters(build.dim())
     }
 
+    fn normalises_batch(own: &MixtureConfig) -> bool {
+        own.projection.normalises_batch()
+    }
+
     fn n_kept_contexts(own: &MixtureConfig) -> usize {
         own.projection.n_kept_contexts()
     }

@@ -56,6 +56,10 @@ impl OutputLayer for MixtureOfContexts {
     }
 
     /// Those of all f_k, though only their sum is scored.
+    fn normalises_batch(own: &MixtureConfig) -> bool {
+        own.projection.normalises_batch()
+    }
+
     fn n_kept_contexts(own: &MixtureConfig) -> usize {
         own.projection.components * own.projection.n_kept_contexts()
     }

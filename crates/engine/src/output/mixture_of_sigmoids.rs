@@ -75,6 +75,10 @@ impl OutputLayer for MixtureOfSigmoids {
         build.own.projection.n_parameters(build.dim())
     }
 
+    fn normalises_batch(own: &MixtureOfSigmoidsConfig) -> bool {
+        own.projection.normalises_batch()
+    }
+
     fn n_kept_contexts(own: &MixtureOfSigmoidsConfig) -> usize {
         own.projection.n_kept_contexts()
     }

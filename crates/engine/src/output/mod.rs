@@ -163,6 +163,10 @@ pub(crate) trait OutputLayer: Module {
         0
     }
     /// Tensors of the size of the contexts that a batch keeps for the backward pass; measured.
+    /// Whether it normalises over a batch.
+    fn normalises_batch(_: &Self::Settings) -> bool {
+        false
+    }
     fn n_kept_contexts(_: &Self::Settings) -> usize {
         18
     }
@@ -290,6 +294,13 @@ macro_rules! outputs {
                 match self {
                     $(Self::$name(own) => $file::$name::n_kept_contexts(own),)*
                 }
+            /// Whether it normalises over a batch.
+            pub(crate) fn normalises_batch(&self) -> bool {
+                match self {
+                    $(Self::$name(own) => $file::$name::normalises_batch(own),)*
+                }
+            }
+
             }
 
             /// Whether the table of objects is made anew for every batch.

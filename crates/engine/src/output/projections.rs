@@ -75,7 +75,7 @@ const LEARNED_GATE: Needs<ProjectionConfig> = Needs {
 impl ProjectionConfig {
     /// What no mixture goes with; one of a single component is the plain layer called `plain`.
     pub(super) fn refusals(&self, output: &str, plain: &str, with: &With) -> Vec<Refusal> {
-        let is_single = self.layers > 0 && with.training.batch == 1;
+        let is_single = self.normalises_batch() && with.training.batch == 1;
         let are_equal = self.layers == 0 && self.components > 1;
         let is_mlp = !with.score.is_linear && !with.score.is_distance;
         let equal = || {
@@ -99,6 +99,11 @@ impl ProjectionConfig {
         .into_iter()
         .flatten()
         .collect()
+    }
+
+    /// Every layer does.
+    pub(super) fn normalises_batch(&self) -> bool {
+        self.layers > 0
     }
 
     /// Every layer keeps about six tensors of its size for the backward pass.

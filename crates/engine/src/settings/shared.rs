@@ -60,7 +60,7 @@ settings! {
         answers_per_item: Option<usize> = None, Range::Between(1, 1_000_000_000);
         /// How much an answer of a query counts.
         answer_weight: AnswerWeight = AnswerWeight::One, Range::Any;
-        /// Items per update; the last batch of an epoch may be shorter and is kept.
+        /// Items per update, at most; the batches of an epoch are of one size, to one item.
         batch: usize = 1000, Range::Between(1, 1_000_000);
         /// Passes over the training items, at most.
         epochs: usize = 30, Range::Between(1, 1_000_000);

@@ -11,6 +11,12 @@ use crate::ops::{Shape, Workspace, pairwise_bytes};
 use crate::part::Domain;
 use crate::probability::ProbabilityKind;
 
+/// The smallest batch that is advised.
+const LEAST: usize = 4;
+/// The same where a part normalises over a batch, whose mean and variance are too uncertain in fewer
+/// items.
+const LEAST_NORMALISED: usize = 8;
+
 /// The batch that suits a graph: that of the config, or smaller ones where an epoch would have too
 /// few updates to learn from.
 ///
@@ -22,9 +28,9 @@ use crate::probability::ProbabilityKind;
 /// When there is nothing to learn from.
 pub fn advised_batch(graph: &Graph, config: &Config) -> Result<usize, Error> {
     const UPDATES: usize = 100;
-    const LEAST: usize = 4;
+    let least = if config.normalises_batch() { LEAST_NORMALISED } else { LEAST };
     let n_items = ItemList::of(graph, config)?.len();
-    Ok((n_items / UPDATES).max(LEAST).min(config.training.batch))
+    Ok((n_items / UPDATES).max(least).min(config.training.batch))
 }
 
 /// Bytes that a training will take at its peak, the graph left out.

@@ -55,6 +55,10 @@ fn small_graphs_get_small_batches() {
     let batch = |text: &str| advised_batch(&rings(), &config(text)).unwrap();
     assert_eq!(batch(""), 4);
     assert_eq!(batch("batch = 3"), 3);
+    // Normalisation takes more.
+    let mixture = "output = \"mixture\"\nlayers =";
+    assert_eq!([0, 1].map(|n| batch(&format!("{mixture} {n}\ncomponents = 1"))), [4, 8]);
+    assert_eq!(batch("encoder = \"conve\"\ndim = 24"), 8);
 }
 
 const SMALL: &str = "dim = 8\nbatch = 16\nepochs = 4\nlearning_rate = 0.02\n";

@@ -4,7 +4,7 @@ use super::*;
 use crate::output::{Draw, Negatives};
 
 #[test]
-fn every_query_is_visited_once_and_the_last_short_batch_is_kept() {
+fn every_query_is_visited_once_in_batches_of_one_size() {
     let graph = rings();
     let items = ItemList::of(&graph, &Config::default()).unwrap();
     let n_training_queries = (0..graph.answers().n_queries())
@@ -12,13 +12,27 @@ fn every_query_is_visited_once_and_the_last_short_batch_is_kept() {
         .count();
     assert_eq!(items.len(), n_training_queries);
     let order = shuffled((0..items.len() as u32).collect(), 3, 1);
-    let batches: Vec<usize> =
-        order.chunks(16).map(|chunk| items.batch(&graph, chunk).queries.subjects.len()).collect();
-    assert_eq!(batches.iter().sum::<usize>(), n_training_queries);
-    assert_eq!(batches.last(), Some(&(n_training_queries % 16)));
-    let mut sorted = order;
-    sorted.sort_unstable();
-    assert!(sorted.into_iter().eq(0..items.len() as u32));
+    let mut visited: Vec<u32> = Vec::new();
+    for number in 0..n_batches(items.len(), 16) {
+        let numbers = &order[places_of(items.len(), 16, number)];
+        assert_eq!(items.batch(&graph, numbers).queries.subjects.len(), numbers.len());
+        visited.extend(numbers);
+    }
+    visited.sort_unstable();
+    assert!(visited.into_iter().eq(0..items.len() as u32));
+}
+
+#[test]
+fn no_batch_is_much_smaller_than_the_others_or_of_a_single_item() {
+    let sizes = |n_items: usize, size: usize| -> Vec<usize> {
+        let batches = n_batches(n_items, size);
+        (0..batches).map(|number| places_of(n_items, size, number).len()).collect()
+    };
+    assert_eq!(sizes(10, 4), [3, 3, 4]);
+    assert_eq!(sizes(12, 4), [4, 4, 4]);
+    assert_eq!(sizes(9, 4), [3, 3, 3]);
+    assert_eq!(sizes(5, 2), [2, 3]);
+    assert_eq!((sizes(3, 1), sizes(3, 1000), sizes(1, 2)), (vec![1; 3], vec![3], vec![1]));
 }
 
 #[test]
