@@ -21,7 +21,7 @@ use crate::stop::stop_flag;
 /// The matrix has a row for each distinct query of the split, both directions, and a column for each
 /// entity. Singular values above max(rows, columns)·1.2e-7 of the largest count, as in NumPy and
 /// PyTorch for f32. A softmax comes to d + 1 at most (d + 2 with a bias); a mixture can have many more.
-/// Of sigmoids, log-odds log P / (1 − P) are measured instead, which come to d at most.
+/// Of sigmoids, log-odds log P / (1 − P) are measured instead, which come to d + 1 at most.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   fullrank spectrum runs/first

@@ -309,10 +309,10 @@ impl Config {
 
     /// What a model of such a config is about.
     pub(crate) fn domain(&self, graph: &Graph) -> Domain {
-        let sizes = Domain::without_edges(graph.entities().len(), 2 * graph.relations().len());
+        let domain = Domain::of(graph);
         match self.encoder.facts().reads_edges {
-            true => Domain { edges: crate::part::Edges::of(graph), ..sizes },
-            false => sizes,
+            true => Domain { edges: crate::part::Edges::of(graph), ..domain },
+            false => domain,
         }
     }
 }

@@ -183,20 +183,21 @@ mod tests {
     #[test]
     fn a_model_is_limited_by_its_output_its_score_and_its_bias() {
         for (output, expected) in [
-            ("output = \"softmax\"", Some(9)),
-            ("output = \"mixture\"\ncomponents = 4", None),
-            ("output = \"mixture\"\ncomponents = 1", Some(9)),
-            ("output = \"sigmoid\"", Some(8)),
-            ("output = \"mixture-of-sigmoids\"\ncomponents = 4", None),
-            ("output = \"mixture-of-sigmoids\"\ncomponents = 1", Some(8)),
-            ("output = \"fourier\"", Some(9)),
+            ("output = \"softmax\"", [Some(9), Some(10)]),
+            ("output = \"mixture\"\ncomponents = 4", [None, None]),
+            ("output = \"mixture\"\ncomponents = 1", [Some(9), Some(10)]),
+            // The offset is a part of any bias.
+            ("output = \"sigmoid\"", [Some(9), Some(9)]),
+            ("output = \"sigmoid\"\nnegatives = 5", [Some(8), Some(9)]),
+            ("output = \"mixture-of-sigmoids\"\ncomponents = 4", [None, None]),
+            ("output = \"mixture-of-sigmoids\"\ncomponents = 1", [Some(9), Some(9)]),
+            ("output = \"fourier\"", [Some(9), Some(10)]),
         ] {
             let limit = |more: &str| {
                 let config = Config::parse(&format!("dim = 8\n{output}\n{more}")).unwrap();
                 config.max_matrix_rank()
             };
-            assert_eq!(limit(""), expected, "{output}");
-            assert_eq!(limit("bias = true"), expected.map(|limit| limit + 1), "{output}");
+            assert_eq!([limit(""), limit("bias = true")], expected, "{output}");
             if !output.contains("fourier") {
                 assert_eq!(limit("score = \"l1\""), None, "{output}");
             }

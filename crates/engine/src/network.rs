@@ -203,11 +203,13 @@ impl Network {
     /// What is added to the scores of each object, `[E]`.
     fn biases(&self, objects: &Tensor<2>) -> Option<Tensor<1>> {
         let learned = self.bias.as_ref().map(Param::val);
-        if self.shift == 0.0 {
+        let offset = self.output.offset();
+        if self.shift == 0.0 && offset.is_none() {
             return learned;
         }
         let none = || Tensor::zeros([objects.dims()[0]], &objects.device());
-        Some(learned.unwrap_or_else(none).add_scalar(self.shift))
+        let biases = learned.unwrap_or_else(none).add_scalar(self.shift);
+        Some(offset.into_iter().fold(biases, Tensor::add))
     }
 
     /// The scores of a batch against its negative samples.

@@ -87,6 +87,9 @@ pub(crate) struct Domain {
     pub(crate) entities: usize,
     /// Inverse relations included.
     pub(crate) relations: usize,
+    /// Fraction of the pairs of a training query and an entity that are answers; a half where there
+    /// is no graph.
+    pub(crate) density: f64,
     /// The training facts; none for encoders that do not look at them.
     pub(crate) edges: Edges,
 }
@@ -121,7 +124,30 @@ impl Edges {
 impl Domain {
     /// Sizes alone: for a forecast, or where there is no graph.
     pub(crate) fn without_edges(entities: usize, relations: usize) -> Self {
-        Self { entities, relations, edges: Edges::default() }
+        Self { entities, relations, density: 0.5, edges: Edges::default() }
+    }
+
+    /// That of a graph, without its edges.
+    pub(crate) fn of(graph: &Graph) -> Self {
+        let sizes = Self::without_edges(graph.entities().len(), 2 * graph.relations().len());
+        let answers = graph.answers();
+        let counts =
+            (0..answers.n_queries()).map(|query| answers.in_split(query, Split::Train).len());
+        let (queries, facts) = counts
+            .filter(|answers| *answers > 0)
+            .fold((0, 0), |(queries, facts), answers| (queries + 1, facts + answers));
+        match queries {
+            0 => sizes,
+            _ => Self { density: facts as f64 / (queries * sizes.entities) as f64, ..sizes },
+        }
+    }
+
+    /// log p / (1 − p) of the density p.
+    pub(crate) fn log_odds(&self) -> f64 {
+        /// As near to 0 and 1 as a density counts, so that its odds are finite.
+        const MARGIN: f64 = 1e-9;
+        let density = self.density.clamp(MARGIN, 1.0 - MARGIN);
+        (density / (1.0 - density)).ln()
     }
 }
 

@@ -6,7 +6,7 @@
 //! object), whatever it has learned; a mixture can (Yang et al. 2018).
 //!
 //! Of a model that says whether each triple holds, log-odds log P / (1 − P) are taken: of a sigmoid
-//! these are its scores, limited to rank d, where log σ of them has no limit. What limits a model is
+//! these are its scores, limited to rank d + 1, where log σ of them has no limit. What limits a model is
 //! said by [`Config::max_matrix_rank`](crate::Config::max_matrix_rank).
 //!
 //! Singular values are the roots of the eigenvalues of the Gram matrix of the smaller side. Squaring

@@ -108,7 +108,11 @@ impl OutputLayer for Fourier {
     fn new(build: &Build<FourierConfig>, weights: &mut Weights) -> Self {
         let width = build.own.width(&build.with);
         let weight = Param::from_tensor(weights.xavier(build.dim(), width));
-        let bias = Param::from_tensor(Tensor::zeros([width], &weights.device));
+        // The first column of F is one: that of b is what an offset is to other sigmoids.
+        let mut bias = vec![0.0; width];
+        bias[0] = build.domain.log_odds() as f32;
+        let bias = Tensor::from_data(TensorData::new(bias, [width]), &weights.device);
+        let bias = Param::from_tensor(bias);
         let table = table(build.entities(), build.own.frequencies(&build.with));
         Self { weight, bias, table }
     }

@@ -1,9 +1,10 @@
-//! Mixture of sigmoids: P(y_o = 1|s,r) = Σ_k π_k(h) σ(f_k(h)·e_o) ("On the Theoretical Limitations of
-//! Embedding-based Link Prediction", ICML 2026, appendix on sign reconstruction).
+//! Mixture of sigmoids: P(y_o = 1|s,r) = Σ_k π_k(h) σ(f_k(h)·e_o + b) ("On the Theoretical Limitations
+//! of Embedding-based Link Prediction", ICML 2026, appendix on sign reconstruction).
 
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::tensor::Tensor;
 
+use super::offset::{self, Offset};
 use super::projections::{self, Gate, Projecting, Projection, ProjectionConfig};
 use super::sigmoid::DistanceMargin;
 use super::sparse::SparseConfig;
@@ -22,11 +23,12 @@ settings! {
     }
 }
 
-/// ω and the layers of all f_k.
+/// ω, the layers of all f_k, and b.
 #[derive(Module, Debug)]
 pub(crate) struct MixtureOfSigmoids {
     gate: Gate,
     projections: Vec<Projection>,
+    offset: Offset,
     #[module(skip)]
     projecting: Projecting,
 }
@@ -37,7 +39,11 @@ impl OutputLayer for MixtureOfSigmoids {
         is_mixture: true,
         needs_all_objects: "a mixture of sigmoids is made for all objects",
         ..OutputFacts::new(
-            Formula::new("Σ_k π_k(h)·σ(z_k,o)", "K·d + layers·K·(d² + 2d)", Limit::Entities),
+            Formula::new(
+                "Σ_k π_k(h)·σ(z_k,o + b)",
+                "K·d + layers·K·(d² + 2d) + 1",
+                Limit::Entities,
+            ),
             ProbabilityKind::Bernoulli,
         )
     };
@@ -51,8 +57,8 @@ impl OutputLayer for MixtureOfSigmoids {
     }
 
     /// A mixture of one is a projection, and no mixture.
-    fn limit(own: &MixtureOfSigmoidsConfig, _: &With) -> Limit {
-        if own.projection.components == 1 { Limit::Dim } else { Limit::Entities }
+    fn limit(own: &MixtureOfSigmoidsConfig, with: &With) -> Limit {
+        if own.projection.components == 1 { offset::limit(with) } else { Limit::Entities }
     }
 
     fn n_components(own: &MixtureOfSigmoidsConfig) -> usize {
@@ -72,7 +78,7 @@ impl OutputLayer for MixtureOfSigmoids {
     }
 
     fn n_parameters(build: &Build<MixtureOfSigmoidsConfig>) -> usize {
-        build.own.projection.n_parameters(build.dim())
+        build.own.projection.n_parameters(build.dim()) + offset::n_parameters(&build.with)
     }
 
     fn normalises_batch(own: &MixtureOfSigmoidsConfig) -> bool {
@@ -86,7 +92,7 @@ impl OutputLayer for MixtureOfSigmoids {
     fn new(build: &Build<MixtureOfSigmoidsConfig>, weights: &mut Weights) -> Self {
         let (gate, projections, projecting) =
             projections::new(&build.own.projection, build, weights);
-        Self { gate, projections, projecting }
+        Self { gate, projections, offset: offset::new(build, weights), projecting }
     }
 
     fn forward(&self, query: Tensor<2>, noise: Option<&Noise>) -> Components {
@@ -94,5 +100,9 @@ impl OutputLayer for MixtureOfSigmoids {
         let context = self.projecting.project(&self.projections, query, noise);
         let log_gate = self.gate.as_ref().map(|_| log_prior.clone());
         Components { context, log_gate, log_prior }
+    }
+
+    fn offset(&self) -> Option<Tensor<1>> {
+        self.offset.as_ref().map(Param::val)
     }
 }

@@ -15,6 +15,7 @@ mod mixture_of_contexts;
 mod mixture_of_sigmoids;
 mod monotone;
 mod negatives;
+mod offset;
 mod projections;
 mod sampled;
 mod sigmoid;
@@ -162,11 +163,11 @@ pub(crate) trait OutputLayer: Module {
     fn n_parameters(_: &Build<Self::Settings>) -> usize {
         0
     }
-    /// Tensors of the size of the contexts that a batch keeps for the backward pass; measured.
     /// Whether it normalises over a batch.
     fn normalises_batch(_: &Self::Settings) -> bool {
         false
     }
+    /// Tensors of the size of the contexts that a batch keeps for the backward pass; measured.
     fn n_kept_contexts(_: &Self::Settings) -> usize {
         18
     }
@@ -182,6 +183,10 @@ pub(crate) trait OutputLayer: Module {
     }
     /// What the function over all scores has learned, if there is one.
     fn weights(&self) -> Option<Tensor<1>> {
+        None
+    }
+    /// What has been learned to be added to every score, `[1]`, if there is such a thing.
+    fn offset(&self) -> Option<Tensor<1>> {
         None
     }
 }
@@ -289,11 +294,6 @@ macro_rules! outputs {
                 }
             }
 
-            /// Tensors of the size of the contexts that a batch keeps for the backward pass.
-            pub(crate) fn n_kept_contexts(&self) -> usize {
-                match self {
-                    $(Self::$name(own) => $file::$name::n_kept_contexts(own),)*
-                }
             /// Whether it normalises over a batch.
             pub(crate) fn normalises_batch(&self) -> bool {
                 match self {
@@ -301,6 +301,11 @@ macro_rules! outputs {
                 }
             }
 
+            /// Tensors of the size of the contexts that a batch keeps for the backward pass.
+            pub(crate) fn n_kept_contexts(&self) -> usize {
+                match self {
+                    $(Self::$name(own) => $file::$name::n_kept_contexts(own),)*
+                }
             }
 
             /// Whether the table of objects is made anew for every batch.
@@ -359,6 +364,13 @@ macro_rules! outputs {
             pub(crate) fn weights(&self) -> Option<Tensor<1>> {
                 match self {
                     $(Self::$name(output) => output.weights(),)*
+                }
+            }
+
+            /// What has been learned to be added to every score, `[1]`, if there is such a thing.
+            pub(crate) fn offset(&self) -> Option<Tensor<1>> {
+                match self {
+                    $(Self::$name(output) => output.offset(),)*
                 }
             }
         }

@@ -1,10 +1,12 @@
-//! Sigmoid: P(y_o = 1|s,r) = σ(h·e_o), for every object by itself.
+//! Sigmoid: P(y_o = 1|s,r) = σ(h·e_o + b), for every object by itself, with one b for all.
 
-use burn::module::Module;
+use burn::module::{Module, Param};
+use burn::tensor::Tensor;
 
+use super::offset::{self, Offset};
 use super::sparse::SparseConfig;
 use super::{LossTerms, OutputFacts, OutputLayer, SampledLoss};
-use crate::part::{Build, Formula};
+use crate::part::{Build, Formula, Limit};
 use crate::probability::ProbabilityKind;
 use crate::random::Weights;
 use crate::settings::{Needs, Range, With, settings};
@@ -48,18 +50,26 @@ impl DistanceMargin {
     }
 }
 
-/// h itself; nothing to learn beyond the encoder.
+/// h itself; nothing to learn beyond the encoder but b.
 #[derive(Module, Debug)]
-pub(crate) struct Sigmoid {}
+pub(crate) struct Sigmoid {
+    offset: Offset,
+}
 
 impl OutputLayer for Sigmoid {
     type Settings = SigmoidConfig;
     // Which triples hold is decided by the scores themselves.
-    const FACTS: OutputFacts =
-        OutputFacts::new(Formula::linear("σ(z_o)", "0"), ProbabilityKind::Bernoulli);
+    const FACTS: OutputFacts = OutputFacts::new(
+        Formula::new("σ(z_o + b)", "1", Limit::DimPlusOne),
+        ProbabilityKind::Bernoulli,
+    );
 
     fn called(_: &SigmoidConfig) -> String {
         "sigmoids".into()
+    }
+
+    fn limit(_: &SigmoidConfig, with: &With) -> Limit {
+        offset::limit(with)
     }
 
     fn shift(own: &SigmoidConfig, with: &With) -> f64 {
@@ -74,7 +84,15 @@ impl OutputLayer for Sigmoid {
         Some(SampledLoss::Logistic { adversarial: own.adversarial })
     }
 
-    fn new(_: &Build<SigmoidConfig>, _: &mut Weights) -> Self {
-        Self {}
+    fn n_parameters(build: &Build<SigmoidConfig>) -> usize {
+        offset::n_parameters(&build.with)
+    }
+
+    fn new(build: &Build<SigmoidConfig>, weights: &mut Weights) -> Self {
+        Self { offset: offset::new(build, weights) }
+    }
+
+    fn offset(&self) -> Option<Tensor<1>> {
+        self.offset.as_ref().map(Param::val)
     }
 }

@@ -65,6 +65,11 @@ impl Case {
         (0..ENTITIES).map(|o| dot(context, self.object(o))).collect()
     }
 
+    /// Logits with the offset of sigmoids.
+    fn raised(&self, logits: Vec<f64>) -> Vec<f64> {
+        logits.into_iter().map(|z| z + self.tables["output.offset"][0]).collect()
+    }
+
     /// vector · matrix, of which columns `from..from + n` of all `width` are taken.
     fn times(&self, vector: &[f64], matrix: &str, [from, n, width]: [usize; 3]) -> Vec<f64> {
         let at = |row: usize, column: usize| self.tables[matrix][row * width + from + column];
@@ -146,8 +151,10 @@ fn expected(kind: OutputKind) -> (&'static str, fn(&Case) -> Vec<f64>) {
             }
             softmax(&case.dots(&mixed))
         }),
-        OutputKind::Sigmoid => ("", |case| sigmas(&case.dots(&case.query))),
-        OutputKind::MixtureOfSigmoids => ("components = 2\nlayers = 1", |case| mix(case, sigmas)),
+        OutputKind::Sigmoid => ("", |case| sigmas(&case.raised(case.dots(&case.query)))),
+        OutputKind::MixtureOfSigmoids => ("components = 2\nlayers = 1", |case| {
+            mix(case, |logits| sigmas(&case.raised(logits.to_vec())))
+        }),
         OutputKind::Sigsoftmax => ("", |case| {
             let logits = case.dots(&case.query);
             softmax(&logits.iter().map(|z| z + sigma(*z).ln()).collect::<Vec<f64>>())
@@ -179,7 +186,7 @@ fn expected(kind: OutputKind) -> (&'static str, fn(&Case) -> Vec<f64>) {
     }
 }
 
-fn mix(case: &Case, part: fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
+fn mix(case: &Case, part: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
     let mut sums = vec![0.0; ENTITIES];
     for (weight, context) in case.mixture() {
         let parts = part(&case.dots(&context));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::files::{self, Stored, TensorFile, TensorReader, Values};
@@ -22,6 +22,8 @@ use crate::parameters::{Named, replace, tensors};
 use crate::trainer::{Position, State, Trainer};
 
 const MANIFEST: &str = "manifest.json";
+/// What runs before format 3 did not have, whose sigmoids added nothing to their scores.
+const OFFSET: &str = "output.offset";
 
 /// What a saved state is put into.
 #[derive(Debug)]
@@ -169,6 +171,10 @@ pub(super) fn load_network(
     let mut values = BTreeMap::new();
     for tensor in tensors(&network) {
         let name = format!("{prefix}{}", tensor.name);
+        if tensor.name == OFFSET && !reader.names().contains(&name) {
+            values.insert(tensor.name, TensorData::zeros::<f32, _>(tensor.shape));
+            continue;
+        }
         let data = reader.data(&name)?;
         if data.shape().as_slice() != tensor.shape {
             let (found, expected) = (data.shape().to_vec(), &tensor.shape);

@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 use crate::progress::{Best, End, Trained};
 
 /// Changes when older programs could no longer read a run, or would not see all that is wrong with it.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Without a hash of itself, and with less in it.
 const OLDEST: u32 = 1;
 

@@ -205,9 +205,9 @@ fn a_run_without_a_finished_epoch_has_no_weights() {
 fn a_run_of_another_format_is_refused() {
     let temp = trained(true);
     let path = temp.path().join(RUN);
-    let text = fs::read_to_string(&path).unwrap().replace("\"format\": 2", "\"format\": 7");
+    let text = fs::read_to_string(&path).unwrap().replace("\"format\": 3", "\"format\": 7");
     fs::write(&path, text).unwrap();
-    assert_eq!(open(&temp).unwrap_err(), "RUN/run.json: expected a run of format 2, found 7");
+    assert_eq!(open(&temp).unwrap_err(), "RUN/run.json: expected a run of format 3, found 7");
 }
 
 #[test]

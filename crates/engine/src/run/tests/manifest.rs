@@ -229,7 +229,7 @@ fn a_run_of_the_first_format_is_opened_and_taken_up_again() {
         training.0.note(provenance("2026-07-01T10:00:00Z")).unwrap();
         train(&mut training, &mut silent()).unwrap();
         assert!(open(&temp).unwrap().is_finished);
-        assert_eq!(self::manifest(&temp)["format"], json!(2));
+        assert_eq!(self::manifest(&temp)["format"], json!(3));
     }
 }
 
