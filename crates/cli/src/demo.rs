@@ -376,8 +376,8 @@ fn text(graph: &Graph, outcomes: &[Outcome], summary: &Summary) -> anyhow::Resul
     let _ = writeln!(
         text,
         "Its queries have up to {} answers. {} dimensions are enough to tell any so many from all \
-         other entities;\nwith d = {}, {:.0} % of its facts belong to queries with too many to be \
-         sure of (2n + 1 > d).\n",
+         other entities;\nwith d = {}, {:.0} % of its training facts belong to queries with too many \
+         to be sure of (2n + 1 > d).\n",
         count(bounds.max_answers),
         count(bounds.worst_case),
         summary.dim,

@@ -1,9 +1,9 @@
 //! Advice: which settings suit a graph, where nobody has said?
 //!
-//! An output layer by what the graph's bounds ask of the dimension, sizes that the output layer can
-//! have over so few entities, and a batch that gives a small graph enough updates.
+//! An output layer by the number of training facts per entity, sizes that the output layer can have
+//! over so few entities, and a batch that gives a small graph enough updates.
 
-use fullrank_bounds::{Advice, CROWDED, advise, crowded_share};
+use fullrank_bounds::{Advice, DENSE, advise, facts_per_entity};
 use fullrank_graph::Graph;
 
 use crate::config::{Config, RawConfig};
@@ -149,17 +149,13 @@ pub fn advised_output(graph: &Graph, dim: usize) -> (OutputKind, String) {
     if advice == Advice::Wide {
         return (OutputKind::Softmax, format!("d = {dim} is enough for any ranking"));
     }
-    let (fraction, limit) = (100.0 * crowded_share(graph, dim), 100.0 * CROWDED);
-    let crowd = format!(
-        "{fraction:.0} % of the facts belong to queries with more answers n than d = {dim} is sure to \
-         tell apart (2n + 1 > d)"
-    );
+    let facts = format!("{:.1} training facts per entity", facts_per_entity(graph));
     match advice {
-        Advice::Crowded => {
-            (OutputKind::Mixture, format!("{crowd}; up to {limit:.0} % a softmax is advised"))
+        Advice::Dense => {
+            (OutputKind::Mixture, format!("{facts}; below {DENSE} a softmax is advised"))
         }
         Advice::Wide | Advice::Sparse => {
-            (OutputKind::Softmax, format!("{crowd}; above {limit:.0} % a mixture is advised"))
+            (OutputKind::Softmax, format!("{facts}; from {DENSE} on a mixture is advised"))
         }
     }
 }

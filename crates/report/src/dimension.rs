@@ -4,7 +4,7 @@
 
 use fullrank_bounds::{
     Analysis, Argument, Certificate, Decomposition, Effort, Feasible, Mismatch, ModelBounds,
-    Outcomes, Range, Side, SignRank, Verified, VerifiedProduct, crowded_share,
+    Outcomes, Range, Side, SignRank, Verified, VerifiedProduct, crowded_share, facts_per_entity,
 };
 use fullrank_engine::advice::advised_output;
 use fullrank_engine::settings::Choice;
@@ -248,8 +248,10 @@ fn sign_rank_sentence(sign_rank: &SignRank) -> String {
 pub struct AtDim {
     /// The dimension.
     pub dim: usize,
-    /// Facts of queries with so many answers n that 2n + 1 > d.
+    /// Training facts of queries with so many answers n that 2n + 1 > d.
     crowded_share: f64,
+    /// Training facts per entity, by which the output layer is advised.
+    facts_per_entity: f64,
     /// How much of everything it can give.
     pub feasible: Feasible,
     /// What the literature knows of single models.
@@ -273,6 +275,7 @@ impl AtDim {
         Self {
             dim,
             crowded_share: crowded_share(graph, dim),
+            facts_per_entity: facts_per_entity(graph),
             feasible,
             models: ModelBounds::of(graph, analysis.order()),
             advised_output: output.name(),
