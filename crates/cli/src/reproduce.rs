@@ -17,10 +17,11 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::bail;
 use clap::{Args, ValueHint};
-use fullrank_engine::Config;
+use fullrank_engine::{Config, Signal};
 
+use crate::Interrupted;
 use crate::output::{say, show, show_json, wrong_usage};
-use crate::stop::stop_flag;
+use crate::stop::{signal, stop_flag};
 use cells::{Maker, Ours};
 use paper::{Dataset, Paper, Row, Table, raw_config};
 use places::{Places, Sizes};
@@ -109,7 +110,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<()> {
     if arguments.plan {
         let tables = if asked.is_empty() { paper.tables.iter().collect() } else { asked };
         session.check_rows(&tables)?;
-        let plan = Planner::new(&session, Detail::All)?.plan(&tables)?;
+        let plan = Planner::new(&session, Detail::All).plan(&tables)?;
         return if arguments.json { show_json(&plan) } else { show(&plan.to_text()) };
     }
     if asked.is_empty() {
@@ -117,7 +118,7 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> anyhow::Result<()> {
         return if arguments.json { show_json(&list) } else { show(&text::list_text(&list)) };
     }
     session.check_rows(&asked)?;
-    let hours = Planner::new(&session, Detail::Left)?.plan(&asked)?.hours;
+    let hours = Planner::new(&session, Detail::Left).plan(&asked)?.hours;
     if hours > 0.0 {
         say(&format!("at most {} to do here; --plan says for what", hours_text(hours)));
     }
@@ -146,6 +147,14 @@ fn change(text: &str) -> (&str, &str) {
 }
 
 impl Session<'_> {
+    /// An error if Ctrl-C was pressed.
+    fn check_stop(&self) -> anyhow::Result<()> {
+        match signal(&self.stop) {
+            Signal::Stop => Err(Interrupted.into()),
+            Signal::Continue => Ok(()),
+        }
+    }
+
     /// The graphs of a table that are asked for.
     fn datasets<'b>(&'b self, table: &'b Table) -> impl Iterator<Item = &'b Dataset> {
         self.paper.datasets_of(table).filter(|dataset| self.places.wants(dataset))
@@ -233,6 +242,7 @@ impl Session<'_> {
         let maker = Maker { dataset, place: place.as_ref(), stop: &self.stop };
         let mut rows = Vec::new();
         for row in self.rows(table, dataset) {
+            self.check_stop()?;
             let (mut ours, mut folders) = (Vec::new(), Vec::new());
             if row.model.is_some() {
                 let (config, trainings) = self.model(table, row, dataset, &sizes.folder)?;

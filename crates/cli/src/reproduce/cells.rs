@@ -12,7 +12,7 @@ use fullrank_engine::metrics::{Metrics, metrics};
 use fullrank_engine::spectrum::spectrum;
 use fullrank_engine::{Config, Device, Error, Run, Trainer, forecast};
 use fullrank_graph::generate::{GenerateConfig, generate};
-use fullrank_graph::load::load_candidates;
+use fullrank_graph::load::{Candidates, load_candidates};
 use fullrank_graph::statistics::{both_degrees, forward_degrees};
 use fullrank_graph::{Graph, Query, Split};
 
@@ -153,10 +153,15 @@ impl Maker<'_> {
         let Some(place) = self.place else {
             return Ok(Err(format!("{} is not here", self.dataset.name)));
         };
+        let candidates = match columns.iter().any(|column| column.is_of_ranks()) {
+            true => self.candidates(place)?,
+            false => None,
+        };
         let mut outcomes = Vec::new();
         for training in trainings {
             let run = training.finished((&place.path, &place.graph), self.stop);
-            let outcome = run.and_then(|run| self.outcome(columns, place, &run));
+            let outcome =
+                run.and_then(|run| self.outcome(columns, place, candidates.as_ref(), &run));
             match unless_too_large(outcome)? {
                 Ok(Some(outcome)) => outcomes.push(outcome),
                 Ok(None) => return Ok(Err("there are no test triples".to_owned())),
@@ -170,14 +175,20 @@ impl Maker<'_> {
         &self,
         columns: &[Column],
         place: &Place,
+        candidates: Option<&Candidates>,
         run: &Run,
     ) -> anyhow::Result<Option<Outcome>> {
         let (graph, model) = (&place.graph, &run.model);
         let Some(metrics_of_all) = test_metrics(run) else { return Ok(None) };
         let is_among = |source| columns.iter().any(|column| column.source() == source);
-        let ranks = match self.dataset.candidates && columns.iter().any(|it| it.is_of_ranks()) {
-            true => self.candidate_metrics(place, run)?.unwrap_or(metrics_of_all),
-            false => metrics_of_all,
+        let ranks = match candidates {
+            Some(candidates) => {
+                let ranks = with_bar("ranking", self.stop, |progress| {
+                    rank_candidates(graph, Split::Test, candidates, model, progress)
+                })?;
+                metrics(&ranks).unwrap_or(metrics_of_all)
+            }
+            None => metrics_of_all,
         };
         let matrix_rank = match is_among(Source::Spectrum) {
             true => {
@@ -200,24 +211,23 @@ impl Maker<'_> {
         Ok(Some(Outcome { metrics: metrics_of_all, ranks, hours, matrix_rank, signs }))
     }
 
-    /// Ranks among given negatives; nothing where there are none beside the graph.
-    fn candidate_metrics(&self, place: &Place, run: &Run) -> anyhow::Result<Option<Metrics>> {
+    /// The negatives among which answers are ranked; nothing where ranks are among all entities.
+    fn candidates(&self, place: &Place) -> anyhow::Result<Option<Candidates>> {
+        if !self.dataset.candidates {
+            return Ok(None);
+        }
         let candidates = match place.path.is_dir() {
             true => load_candidates(&place.path, &place.graph, Split::Test)?,
             false => None,
         };
-        let Some(candidates) = candidates else {
+        if candidates.is_none() {
             say(&format!(
-                "note: {} has no negatives for test; ranks are among all entities, not among the paper's \
-                 500",
+                "note: {} has no negatives for test; ranks are among all entities, not among the \
+                 paper's 500",
                 place.path.display()
             ));
-            return Ok(None);
-        };
-        let ranks = with_bar("ranking", self.stop, |progress| {
-            rank_candidates(&place.graph, Split::Test, &candidates, &run.model, progress)
-        })?;
-        Ok(metrics(&ranks))
+        }
+        Ok(candidates)
     }
 
     /// A step of training on random data, as `bench step` has it.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use fullrank_engine::Config;
+use fullrank_engine::bench::GraphSize;
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::Session;
@@ -69,7 +71,9 @@ struct ModelPlan {
 /// Makes plans, and remembers what was timed and looked at.
 pub(super) struct Planner<'a> {
     session: &'a Session<'a>,
-    clock: Clock,
+    /// Nothing until something has to be timed.
+    clock: Option<Clock>,
+    bar: ProgressBar,
     sizes: BTreeMap<String, Sizes>,
     /// Runs that were counted already.
     counted: BTreeSet<PathBuf>,
@@ -86,9 +90,15 @@ pub(super) enum Detail {
 }
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(session: &'a Session<'a>, detail: Detail) -> anyhow::Result<Self> {
-        let clock = Clock::new()?;
-        Ok(Self { session, clock, sizes: BTreeMap::new(), counted: BTreeSet::new(), detail })
+    pub(super) fn new(session: &'a Session<'a>, detail: Detail) -> Self {
+        Self {
+            session,
+            clock: None,
+            bar: ProgressBar::new_spinner(),
+            sizes: BTreeMap::new(),
+            counted: BTreeSet::new(),
+            detail,
+        }
     }
 
     pub(super) fn plan(mut self, tables: &[&Table]) -> anyhow::Result<Plan> {
@@ -109,7 +119,8 @@ impl<'a> Planner<'a> {
                 graphs,
             });
         }
-        let timed = self.clock.n_measured();
+        self.bar.finish_and_clear();
+        let timed = self.clock.as_ref().map_or(0, Clock::n_measured);
         let threads = rayon::current_num_threads();
         Ok(Plan { tables: plans, hours, hours_with_all_graphs, timed, threads })
     }
@@ -131,6 +142,18 @@ impl<'a> Planner<'a> {
         let get = sizes.path.is_none().then(|| dataset.get.clone());
         let (graph, path, stand_in) = (dataset.name.clone(), sizes.path, sizes.stand_in);
         Ok((GraphPlan { graph, path, get, stand_in, models, hours }, new_hours))
+    }
+
+    /// Seconds of an update of such a model.
+    fn seconds(&mut self, config: &Config, size: GraphSize) -> anyhow::Result<f64> {
+        self.session.check_stop()?;
+        self.bar.set_message(format!("timing an update of {}", config.description()));
+        self.bar.tick();
+        let clock = match &mut self.clock {
+            Some(clock) => clock,
+            none => none.insert(Clock::new()?),
+        };
+        clock.seconds(config, size)
     }
 
     fn sizes(&mut self, dataset: &Dataset) -> anyhow::Result<Sizes> {
@@ -156,7 +179,7 @@ impl<'a> Planner<'a> {
         let is_done = !stages.is_empty() && stages.iter().all(|stage| *stage == Stage::Done);
         let seconds_per_update = match is_done && self.detail == Detail::Left {
             true => 0.0,
-            false => self.clock.seconds(&config, sizes.graph)?,
+            false => self.seconds(&config, sizes.graph)?,
         };
         let updates_per_epoch = updates(&config, sizes);
         // Ranking makes one product of the three of an update.

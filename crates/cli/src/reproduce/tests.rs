@@ -78,22 +78,23 @@ fn settings_are_those_of_the_paper() {
     assert_eq!(
         shown("fb15k-237", "DistMult, d = 200", "FB15k-237"),
         "answer_weight = \"one\"; answers_per_item = 1; batch = 1000; dim = 200; dropout = 0.1; \
-         encoder = \"distmult\"; epochs = 30; exact = true; learning_rate = 0.001; \
-         output = \"softmax\"; patience = 8; schedule = \"constant\""
+         encoder = \"distmult\"; epochs = 30; exact = true; init = \"xavier-torch\"; \
+         learning_rate = 0.001; optimizer = \"adam\"; output = \"softmax\"; patience = 8; schedule = \"constant\""
     );
     assert_eq!(
         shown("ogbl-biokg", "RESCAL-MoS, d = 1000", "ogbl-biokg"),
         "activation = \"leaky_relu\"; answer_weight = \"one\"; answers_per_item = 1; batch = 500; \
          components = 4; dim = 1000; dropout = 0.1; encoder = \"rescal\"; entropy_weight = 0.001; \
-         epochs = 30; exact = true; layers = 2; learning_rate = 0.0001; output = \"mixture\"; \
+         epochs = 30; exact = true; init = \"xavier-torch\"; layers = 2; learning_rate = 0.0001; \
+         optimizer = \"adam\"; output = \"mixture\"; \
          patience = 8; projection_dropout = 0.1; schedule = \"constant\""
     );
     assert_eq!(
         shown("main", "ConvE, d = 200", "Hetionet"),
         "answer_weight = \"one\"; answers_per_item = 1; batch = 1000; channels = 32; \
          convolutions = 1; dim = 200; encoder = \"conve\"; epochs = 30; exact = true; \
-         feature_dropout = 0.3; hidden_dropout = 0.3; input_dropout = 0.2; learning_rate = 0.0001; \
-         output = \"softmax\"; patience = 8; schedule = \"constant\""
+         feature_dropout = 0.3; hidden_dropout = 0.3; init = \"xavier-torch\"; input_dropout = 0.2; \
+         learning_rate = 0.0001; optimizer = \"adam\"; output = \"softmax\"; patience = 8; schedule = \"constant\""
     );
     let narrow = shown("main", "CompGCN, d = 50", "openbiolink");
     assert!(narrow.contains("batch = 500; ") && narrow.contains("dim = 50; "), "{narrow}");
