@@ -340,7 +340,6 @@ macro_rules! outputs {
         }
 
         /// An output layer of any kind.
-        #[expect(clippy::large_enum_variant, reason = "a model has one, and it is never in a list")]
         #[derive(Module, Debug)]
         pub(crate) enum Output {
             $($name($file::$name),)*
