@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every encoder, score and output layer on small graphs, as the table of RESULTS.md.
+"""Every encoder, score and output layer on small graphs, as the tables of results/models.md.
 
     cargo build --release
     python3 benches/models_table.py DATA/UMLS DATA/Kinships DATA/CoDEx-S
