@@ -130,6 +130,13 @@ fn a_pair_of_single_runs_has_intervals_and_is_told_what_they_leave_out() {
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
+    // A sigmoid has no NLL, and nothing of it is compared or drawn.
+    train(temp.path(), "--output sigmoid", "c");
+    let report = json(temp.path(), "compare a c --resamples 100 --html page.html --json");
+    let differences = report["differences"].as_array().unwrap();
+    assert_eq!(differences.len(), 5, "{differences:?}");
+    let page = fs::read_to_string(temp.path().join("page.html")).unwrap();
+    assert!(page.contains("MRR, b − a") && !page.contains("NLL filtered, b − a"), "{page}");
     let text = printed(temp.path(), "compare a --resamples 100").replace('\n', " ");
     assert!(text.contains("no two of these have"), "{text}");
 }

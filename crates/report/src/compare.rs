@@ -243,20 +243,28 @@ impl Place<'_> {
         page.marks(&self.names().iter().map(String::as_str).collect::<Vec<_>>());
     }
 
-    /// A picture of what each pair gains.
+    /// A picture of what each pair gains, with its caption; nothing where no pair has it.
     fn plot(
         &self,
-        (x, y): (&'static str, &'static str),
+        (x, y, caption): (&'static str, &'static str, &str),
         joined: bool,
         marks: impl Fn(&Pair) -> Vec<Mark>,
-    ) -> Plot {
+    ) -> Option<(String, Plot)> {
         let series = self.pairs.iter().zip(self.names()).enumerate();
         let series =
             series.map(|(color, (pair, name))| Series { name, color, points: marks(pair) });
-        let series = series.filter(|series| !series.points.is_empty()).collect();
-        Plot::Marks { x, y, scale: Scale::Log, guide: Guide::Zero, joined, series }
+        let series: Vec<_> = series.filter(|series| !series.points.is_empty()).collect();
+        if series.is_empty() {
+            return None;
+        }
+        let plot = Plot::Marks { x, y, scale: Scale::Log, guide: Guide::Zero, joined, series };
+        Some((caption.to_owned(), plot))
     }
 }
+
+/// Names of upright axes of gains, and what is good there.
+const MRR_GAIN: (&str, &str) = ("MRR, b − a", "above zero b is better");
+const NLL_GAIN: (&str, &str) = ("NLL filtered, b − a", "below zero b is better");
 
 fn by_degree(page: &mut Page, places: &[Place]) {
     if places.is_empty() {
@@ -281,13 +289,10 @@ fn by_degree(page: &mut Page, places: &[Place]) {
             gains.filter_map(|gain| Some(mark(gain, gain.nll_filtered?))).collect()
         };
         let x = "known answers of the query, logarithmic";
-        page.charts(vec![
-            ("above zero b is better".to_owned(), place.plot((x, "MRR, b − a"), true, mrr)),
-            (
-                "below zero b is better".to_owned(),
-                place.plot((x, "NLL filtered, b − a"), true, nll),
-            ),
-        ]);
+        let with_x = |(y, caption)| (x, y, caption);
+        let charts =
+            [place.plot(with_x(MRR_GAIN), true, mrr), place.plot(with_x(NLL_GAIN), true, nll)];
+        page.charts(charts.into_iter().flatten().collect());
     }
 }
 
@@ -314,13 +319,10 @@ fn by_relation(page: &mut Page, places: &[Place]) {
             gains.filter_map(|gain| Some(mark(gain.answers, gain.nll_filtered?.mean))).collect()
         };
         let x = "test answers of the relation, logarithmic";
-        page.charts(vec![
-            ("above zero b is better".to_owned(), place.plot((x, "MRR, b − a"), false, mrr)),
-            (
-                "below zero b is better".to_owned(),
-                place.plot((x, "NLL filtered, b − a"), false, nll),
-            ),
-        ]);
+        let with_x = |(y, caption)| (x, y, caption);
+        let charts =
+            [place.plot(with_x(MRR_GAIN), false, mrr), place.plot(with_x(NLL_GAIN), false, nll)];
+        page.charts(charts.into_iter().flatten().collect());
         let names: Vec<String> = place.names().iter().map(|name| format!("MRR, {name}")).collect();
         let header: Vec<&str> =
             ["relation", "answers"].into_iter().chain(names.iter().map(String::as_str)).collect();

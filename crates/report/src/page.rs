@@ -275,6 +275,7 @@ mod tests {
         let hostile = "</script><script>alert('x')</script>\u{1b}[2J";
         let mut page = Page::default();
         page.heading(hostile);
+        page.marks(&[hostile]);
         page.table(&["a"], &[vec![hostile.to_owned()]]);
         page.answers(&[AnswerRow {
             place: 1,
