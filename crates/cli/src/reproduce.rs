@@ -23,6 +23,7 @@ use crate::Interrupted;
 use crate::output::{say, show, show_json, wrong_usage};
 use crate::stop::{signal, stop_flag};
 use cells::{Maker, Ours};
+use column::Source;
 use paper::{Dataset, Paper, Row, Table, raw_config};
 use places::{Places, Sizes};
 use plan::{Detail, Planner, hours_text};
@@ -237,7 +238,11 @@ impl Session<'_> {
         table: &'b Table,
         dataset: &'b Dataset,
     ) -> anyhow::Result<GraphResult<'b>> {
-        let place = self.places.load(dataset)?;
+        let mut place = self.places.load(dataset)?;
+        let is_trained = table.columns.iter().any(|column| column.source() == Source::Runs);
+        if let Some(place) = place.as_mut().filter(|_| is_trained) {
+            place.load_candidates(dataset)?;
+        }
         let sizes = Sizes::of(dataset, place.as_ref());
         let maker = Maker { dataset, place: place.as_ref(), stop: &self.stop };
         let mut rows = Vec::new();

@@ -7,12 +7,11 @@ use std::time::Instant;
 use anyhow::Context;
 use fullrank_bounds::{Analysis, Side as BoundsSide};
 use fullrank_engine::bench::{GraphSize, StepBench, StepWork};
-use fullrank_engine::evaluate::{Scorer, Signs, classify, fit_threshold, rank_candidates};
-use fullrank_engine::metrics::{Metrics, metrics};
+use fullrank_engine::evaluate::{Scorer, Signs, classify, fit_threshold};
+use fullrank_engine::metrics::Metrics;
 use fullrank_engine::spectrum::spectrum;
 use fullrank_engine::{Config, Device, Error, Run, Trainer, forecast};
 use fullrank_graph::generate::{GenerateConfig, generate};
-use fullrank_graph::load::{Candidates, load_candidates};
 use fullrank_graph::statistics::{both_degrees, forward_degrees};
 use fullrank_graph::{Graph, Query, Split};
 
@@ -21,7 +20,6 @@ use super::paper::{Dataset, Side};
 use super::places::{Place, size};
 use super::runs::{Training, test_metrics, with_bar};
 use crate::memory::check_memory;
-use crate::output::say;
 
 /// Our side of a cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,10 +53,8 @@ pub(super) struct Maker<'a> {
 
 /// What a run came to.
 struct Outcome {
-    /// Over all entities: what NLL is of.
+    /// Of test; where candidates are given, ranks are among these.
     metrics: Metrics,
-    /// What ranks are of.
-    ranks: Metrics,
     /// Of 30 epochs.
     hours: f64,
     matrix_rank: Option<usize>,
@@ -153,15 +149,10 @@ impl Maker<'_> {
         let Some(place) = self.place else {
             return Ok(Err(format!("{} is not here", self.dataset.name)));
         };
-        let candidates = match columns.iter().any(|column| column.is_of_ranks()) {
-            true => self.candidates(place)?,
-            false => None,
-        };
         let mut outcomes = Vec::new();
         for training in trainings {
-            let run = training.finished((&place.path, &place.graph), self.stop);
-            let outcome =
-                run.and_then(|run| self.outcome(columns, place, candidates.as_ref(), &run));
+            let run = training.finished(place, self.stop);
+            let outcome = run.and_then(|run| self.outcome(columns, place, &run));
             match unless_too_large(outcome)? {
                 Ok(Some(outcome)) => outcomes.push(outcome),
                 Ok(None) => return Ok(Err("there are no test triples".to_owned())),
@@ -175,21 +166,11 @@ impl Maker<'_> {
         &self,
         columns: &[Column],
         place: &Place,
-        candidates: Option<&Candidates>,
         run: &Run,
     ) -> anyhow::Result<Option<Outcome>> {
         let (graph, model) = (&place.graph, &run.model);
-        let Some(metrics_of_all) = test_metrics(run) else { return Ok(None) };
+        let Some(metrics) = test_metrics(run) else { return Ok(None) };
         let is_among = |source| columns.iter().any(|column| column.source() == source);
-        let ranks = match candidates {
-            Some(candidates) => {
-                let ranks = with_bar("ranking", self.stop, |progress| {
-                    rank_candidates(graph, Split::Test, candidates, model, progress)
-                })?;
-                metrics(&ranks).unwrap_or(metrics_of_all)
-            }
-            None => metrics_of_all,
-        };
         let matrix_rank = match is_among(Source::Spectrum) {
             true => {
                 let found = with_bar("scoring", self.stop, |progress| {
@@ -208,26 +189,7 @@ impl Maker<'_> {
             false => None,
         };
         let hours = 30.0 * run.trained.seconds / run.trained.epochs.max(1) as f64 / 3600.0;
-        Ok(Some(Outcome { metrics: metrics_of_all, ranks, hours, matrix_rank, signs }))
-    }
-
-    /// The negatives among which answers are ranked; nothing where ranks are among all entities.
-    fn candidates(&self, place: &Place) -> anyhow::Result<Option<Candidates>> {
-        if !self.dataset.candidates {
-            return Ok(None);
-        }
-        let candidates = match place.path.is_dir() {
-            true => load_candidates(&place.path, &place.graph, Split::Test)?,
-            false => None,
-        };
-        if candidates.is_none() {
-            say(&format!(
-                "note: {} has no negatives for test; ranks are among all entities, not among the \
-                 paper's 500",
-                place.path.display()
-            ));
-        }
-        Ok(candidates)
+        Ok(Some(Outcome { metrics, hours, matrix_rank, signs }))
     }
 
     /// A step of training on random data, as `bench step` has it.
@@ -290,9 +252,9 @@ fn of_outcomes(column: Column, outcomes: &Result<Vec<Outcome>, String>) -> Ours 
         Column::AveragePrecision => outcome.signs.map(|signs| signs.average_precision),
         Column::F1 => outcome.signs?.decided.map(|decided| decided.f1),
         // The paper's are optimistic.
-        _ => column.of_ranks(&outcome.ranks.optimistic),
+        _ => column.of_ranks(&outcome.metrics.optimistic),
     };
-    let realistic = outcomes.iter().map(|outcome| column.of_ranks(&outcome.ranks.realistic));
+    let realistic = outcomes.iter().map(|outcome| column.of_ranks(&outcome.metrics.realistic));
     match outcomes.iter().map(value).collect() {
         Some(values) => Ours::Figures { values, realistic: realistic.collect() },
         None => Ours::Absent("such a model does not have it".to_owned()),

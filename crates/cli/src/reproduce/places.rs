@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use fullrank_engine::bench::GraphSize;
+use fullrank_engine::evaluate::GivenCandidates;
+use fullrank_graph::load::load_candidates;
 use fullrank_graph::{Graph, Split};
 
 use super::paper::{Dataset, Paper};
 use crate::input::InputArguments;
-use crate::output::{count, wrong_usage};
+use crate::output::{count, say, wrong_usage};
 
 /// Where graphs are, and which are asked for.
 #[derive(Debug)]
@@ -69,7 +71,7 @@ impl Places {
         }
         let (graph, name) = (Arc::new(loaded.graph), input.name());
         let stand_in = differences(dataset, &graph);
-        Ok(Some(Place { graph, path, name, stand_in }))
+        Ok(Some(Place { graph, path, name, stand_in, candidates: None }))
     }
 }
 
@@ -81,9 +83,37 @@ pub(super) struct Place {
     name: String,
     /// What tells it from the paper's graph; nothing if it has all of its sizes.
     pub(super) stand_in: Option<String>,
+    /// Among which answers are ranked; nothing where that is among all entities, and before they are
+    /// loaded.
+    pub(super) candidates: Option<Arc<GivenCandidates>>,
 }
 
 impl Place {
+    /// Loads the negatives beside the graph, where the paper ranks among them.
+    pub(super) fn load_candidates(&mut self, dataset: &Dataset) -> anyhow::Result<()> {
+        if !dataset.candidates {
+            return Ok(());
+        }
+        let mut given = GivenCandidates::default();
+        for split in [Split::Valid, Split::Test] {
+            let found = match self.path.is_dir() {
+                true => load_candidates(&self.path, &self.graph, split)?,
+                false => None,
+            };
+            let Some(found) = found else {
+                say(&format!(
+                    "note: {} has no negatives for {split}; ranks are among all entities, not among \
+                     the paper's 500",
+                    self.path.display()
+                ));
+                return Ok(());
+            };
+            given.insert(split, found);
+        }
+        self.candidates = Some(Arc::new(given));
+        Ok(())
+    }
+
     /// Its part of a run's folder.
     pub(super) fn folder_name(&self, dataset: &Dataset) -> String {
         match self.stand_in {

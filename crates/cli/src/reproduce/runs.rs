@@ -8,9 +8,9 @@ use fullrank_engine::metrics::Metrics;
 use fullrank_engine::{
     Device, Error, Event, Existing, RawConfig, Run, Signal, TrainingFolder, epochs, forecast,
 };
-use fullrank_graph::Graph;
 use fullrank_report::RunReport;
 
+use super::places::Place;
 use crate::Interrupted;
 use crate::evaluate::{progress_bar, show_progress};
 use crate::memory::check_memory;
@@ -47,12 +47,12 @@ impl Training {
     }
 
     /// Trains to the end if that is not done, and ranks valid and test.
-    pub(super) fn finished(
-        &self,
-        (data, graph): (&Path, &Arc<Graph>),
-        stop: &AtomicBool,
-    ) -> anyhow::Result<Run> {
+    pub(super) fn finished(&self, place: &Place, stop: &AtomicBool) -> anyhow::Result<Run> {
+        let graph = &place.graph;
         let (mut folder, config) = TrainingFolder::resume(&self.folder, graph, &self.settings)?;
+        if let Some(candidates) = &place.candidates {
+            folder.rank_among(Arc::clone(candidates))?;
+        }
         if !folder.is_over() {
             check_memory(forecast(&config, graph))?;
             say(&format!("{}:", self.folder.display()));
@@ -67,7 +67,7 @@ impl Training {
         }
         let mut run = Run::open(&self.folder, Device::default())?;
         if run.splits.is_empty() {
-            self.finish(&mut run, &mut folder, data, stop)?;
+            self.finish(&mut run, &mut folder, &place.path, stop)?;
             run = Run::open(&self.folder, Device::default())?;
         }
         Ok(run)
