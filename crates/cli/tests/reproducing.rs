@@ -128,6 +128,50 @@ fn tables_without_ranks_are_made_by_what_the_other_commands_call() {
     assert!((ratio - own.as_f64().unwrap() / base.as_f64().unwrap()).abs() < 1e-9);
 }
 
+/// An array of whole numbers as numpy writes it.
+fn npy(rows: &[[i32; 3]]) -> Vec<u8> {
+    let shape = format!("({}, 3)", rows.len());
+    let header = format!("{{'descr': '<i4', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.bytes());
+    bytes.extend(rows.iter().flatten().flat_map(|number| number.to_le_bytes()));
+    bytes
+}
+
+#[test]
+fn ranks_of_ogbl_biokg_are_among_the_given_negatives() {
+    let lines = |step: usize| -> String {
+        (0..30).map(|i| format!("{i}\tr\t{}\n", (i + step) % 30)).collect()
+    };
+    let temp = folder(&[
+        ("biokg/train.tsv", &(lines(1) + &lines(4))),
+        ("biokg/valid.tsv", &lines(2)),
+        ("biokg/test.tsv", &lines(5)),
+    ]);
+    for split in ["valid", "test"] {
+        for side in ["subjects", "objects"] {
+            let rows: Vec<[i32; 3]> = (0..30).map(|i| [7, 9, 11].map(|k| (i + k) % 30)).collect();
+            let path = temp.path().join(format!("biokg/{split}_negative_{side}.npy"));
+            fs::write(path, npy(&rows)).unwrap();
+        }
+    }
+    let arguments = [
+        &["ogbl-biokg", "--dataset", "ogbl-biokg=biokg", "--only", "DistMult d=200"][..],
+        &["--seeds", "1", "--json"],
+        &QUICK,
+    ];
+    let output = reproduce(temp.path(), &arguments.concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let run = result["graphs"][0]["rows"][0]["runs"][0].as_str().unwrap();
+    let given = json(temp.path(), &format!("evaluate {run} --candidates biokg --json"));
+    assert_eq!(cell(&result, 0, "MRR")["ours"]["mean"], given["optimistic"]["mrr"]);
+    assert!(cell(&result, 0, "MR")["ours"]["mean"].as_f64().unwrap() <= 4.0);
+    let all = json(temp.path(), &format!("evaluate {run} --json"));
+    assert_eq!(cell(&result, 0, "NLL")["ours"]["mean"], all["nll_filtered"]);
+}
+
 #[test]
 fn the_list_and_the_plan_have_every_table() {
     let temp = folder(&[]);
