@@ -88,7 +88,8 @@ struct Below {
     seconds: f64,
 }
 
-pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
+/// What was asked for, measured.
+fn measure(arguments: &GradientArguments) -> anyhow::Result<Noise> {
     let run = Run::open(&arguments.run, Device::default())?;
     if run.model.config().training().negatives.is_some() {
         wrong_usage("expected a run over all entities; this one draws negatives");
@@ -113,7 +114,7 @@ pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
         density: sparse.density,
         seconds: median(sparse.seconds),
     });
-    let noise = Noise {
+    Ok(Noise {
         batches: noise.exact_seconds.len(),
         batch: noise.batch,
         threads: rayon::current_num_threads(),
@@ -126,7 +127,11 @@ pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
             share_of_square: found.of_square,
             by_chance: found.by_chance,
         }),
-    };
+    })
+}
+
+pub(super) fn run(arguments: &GradientArguments) -> anyhow::Result<()> {
+    let noise = measure(arguments)?;
     if arguments.json {
         return show_json(&noise);
     }
