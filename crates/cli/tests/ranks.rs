@@ -168,7 +168,7 @@ fn baselines_stand_beside_every_metric() {
 
     let text = printed(here, "evaluate run --by direction");
     assert!(text.contains("\n test, by popularity     60  "), "{text}");
-    assert!(text.contains("\n test, at random         60  0.1378  15.0  "), "{text}");
+    assert!(text.contains("\n test, at random         60  0.1366  15.0  "), "{text}");
     assert!(text.contains("  MRR by popularity  MRR at random\n"), "{text}");
     let about = fs::read_to_string(here.join("run/run.json")).unwrap();
     let about: serde_json::Value = serde_json::from_str(&about).unwrap();

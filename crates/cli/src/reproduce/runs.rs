@@ -67,6 +67,9 @@ impl Training {
         }
         let mut run = Run::open(&self.folder, Device::default())?;
         if run.splits.is_empty() {
+            if let Some(candidates) = &place.candidates {
+                run.model.rank_among(Arc::clone(candidates));
+            }
             self.finish(&mut run, &mut folder, &place.path, stop)?;
             run = Run::open(&self.folder, Device::default())?;
         }

@@ -108,7 +108,11 @@ fn all_that_decides_whether_a_setting_means_something_is_found() {
         ("entropy_weight = 0.1", "output = \"softmax\""),
         (
             "entropy_weight = 0.1\noutput = \"mixture\"\ncomponents = 1",
-            "output = \"mixture\" and components = 1",
+            "output = \"mixture\" and components = 1 and no gate",
+        ),
+        (
+            "entropy_weight = 0.1\noutput = \"mixture\"\ngate = \"uniform\"",
+            "output = \"mixture\" and components = 4 and gate = \"uniform\"",
         ),
         (
             "activation = \"relu\"\noutput = \"mixture\"\ncomponents = 1\nlayers = 0",
