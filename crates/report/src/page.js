@@ -1,7 +1,7 @@
 // Draws the charts that the page's JSON describes. Names reach the page as text, never as markup.
 'use strict';
 const charts = JSON.parse(document.getElementById('charts').textContent);
-const WIDTH = 360, HEIGHT = 220, LEFT = 48, RIGHT = 8, TOP = 10, BOTTOM = 34;
+const WIDTH = 360, HEIGHT = 220, LEFT = 58, RIGHT = 8, TOP = 10, BOTTOM = 34;
 
 function add(parent, name, attributes, text) {
   const node = document.createElementNS('http://www.w3.org/2000/svg', name);
