@@ -48,8 +48,8 @@ impl Facts<'_> {
         let training = &self.config.training;
         let powers = |rows: Tensor<2>| {
             let rows = encoder.magnitudes(rows);
-            rows.clone().powi_scalar(3).mul_scalar(training.n3)
-                + rows.square().mul_scalar(training.l2)
+            let squares = rows.clone().square();
+            (squares.clone() * rows).mul_scalar(training.n3) + squares.mul_scalar(training.l2)
         };
         let mut sum = (powers(objects) * self.answer_weights()).sum();
         for factor in &self.factors {
