@@ -80,6 +80,8 @@ pub use part::TableRows;
 pub use predictor::Predictor;
 pub use probability::ProbabilityKind;
 pub use progress::{Best, End, EpochRecord, Event, Progress, Signal, Trained, silent};
-pub use run::{Existing, Run, TrainingFolder, best_epoch, epochs, kept_candidates, kept_ranks};
+pub use run::{
+    Existing, LOCK, Run, TrainingFolder, best_epoch, epochs, kept_candidates, kept_ranks, lock,
+};
 pub use score::ScoreKind;
 pub use trainer::{Trainer, Update, advised_batch, forecast};

@@ -45,7 +45,7 @@ use files::{Hashes, TensorReader};
 use hash_cache::HashCache;
 use manifest::RunManifest;
 pub use manifest::{Provenance, SplitMetrics};
-pub use training::{Existing, TrainingFolder};
+pub use training::{Existing, TrainingFolder, lock};
 
 const CONFIG: &str = "config.toml";
 const RUN: &str = "run.json";
@@ -53,7 +53,8 @@ const MODEL: &str = "model.safetensors";
 const METRICS: &str = "metrics.jsonl";
 /// Not made by this library; it goes with the run that it shows.
 const REPORT: &str = "report.html";
-const LOCK: &str = "lock";
+/// The file of a folder that a training, or a search, holds while it works there.
+pub const LOCK: &str = "lock";
 const CHECKPOINT: &str = "checkpoint";
 
 /// A run folder, opened: a model, and what is known of its training.

@@ -4,13 +4,13 @@
 //! comes next; `space.toml` the space; `best` the folder of the best trial, and `best.toml` its config;
 //! `seeds/` the winner's trainings with other seeds. Files are written beside and renamed.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use fullrank_engine::search::{Metric, Plan, Space, Step, leaderboard, trials};
 use fullrank_engine::settings::Choice;
-use fullrank_engine::{Config, Error, Existing};
+use fullrank_engine::{Config, Error, Existing, LOCK, lock};
 use serde::{Deserialize, Serialize};
 
 use crate::output::write_file;
@@ -22,7 +22,6 @@ const LOG: &str = "search.json";
 const SPACE: &str = "space.toml";
 const TRIALS: &str = "trials";
 const SEEDS: &str = "seeds";
-const LOCK: &str = "lock";
 const FORMAT: u32 = 1;
 /// Seconds of a search that nobody has limited.
 const SECONDS: f64 = 3600.0;
@@ -267,18 +266,4 @@ fn is_free(path: &Path) -> anyhow::Result<bool> {
     let is_own = |name: &String| own.contains(&name.as_str()) || name.ends_with(".unfinished");
     let is_locked = names.iter().any(|name| name == LOCK);
     Ok(names.is_empty() || (is_locked && names.iter().all(is_own)))
-}
-
-fn lock(path: &Path) -> Result<File, Error> {
-    let file_path = path.join(LOCK);
-    let open = || {
-        fs::create_dir_all(path)?;
-        File::options().create(true).truncate(false).write(true).open(&file_path)
-    };
-    let file = open().map_err(|source| Error::Write { path: file_path.clone(), source })?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: path.into() }),
-        Err(TryLockError::Error(source)) => Err(Error::Write { path: file_path, source }),
-    }
 }

@@ -51,23 +51,26 @@ pub(crate) fn outer(a: Tensor<2>, b: Tensor<2>) -> Tensor<2> {
 }
 
 /// What goes by a score that is linear in subject, relation and object.
-pub(super) fn refuse(encoder: &str, facts: &EncoderFacts, with: &With) -> Option<Refusal> {
-    let training = with.training;
-    let (name, value) = [("dura", training.dura), ("relation_weight", training.relation_weight)]
-        .into_iter()
-        .find(|(_, value)| *value > 0.0)?;
+pub(super) fn refusals(encoder: &str, facts: &EncoderFacts, with: &With) -> Vec<Refusal> {
     let score = with.score.name;
     let found = match facts.bilinear {
         None => format!("encoder = \"{encoder}\""),
         Some(_) if score != "dot" => format!("score = \"{score}\""),
-        Some(_) => return None,
+        Some(_) => return Vec::new(),
     };
     let all = EncoderKind::ALL.iter().filter(|kind| kind.facts().bilinear.is_some());
-    let names: Vec<&str> = all.map(|kind| kind.name()).collect();
-    let what = format!(
-        "goes by a dot product that is linear in subject, relation and object; expected 0 but for {}, \
-         found {value} with {found}",
-        names.join(", ")
-    );
-    Some(Refusal::new(name, what))
+    let names = all.map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+    let training = with.training;
+    let refusal = |(name, value)| {
+        let what = format!(
+            "goes by a dot product that is linear in subject, relation and object; expected 0 but \
+             for {names}, found {value} with {found}"
+        );
+        Refusal::new(name, what)
+    };
+    [("dura", training.dura), ("relation_weight", training.relation_weight)]
+        .into_iter()
+        .filter(|(_, value)| *value > 0.0)
+        .map(refusal)
+        .collect()
 }

@@ -347,11 +347,11 @@ impl EncoderConfig {
             is_uneven.then(|| uneven(name, dim)),
             self.refuse_dim(dim).map(|what| Refusal::new("dim", what)),
             is_single.then(|| crate::layers::single_items(name)),
-            bilinear::refuse(name, &facts, with),
             refuse_score(name, &facts, with),
         ]
         .into_iter()
         .flatten()
+        .chain(bilinear::refusals(name, &facts, with))
         .collect()
     }
 }

@@ -375,7 +375,11 @@ pub(super) fn is_free(path: &Path) -> Result<bool, Error> {
     Ok(names.is_empty() || (is_locked && names.iter().all(is_own)))
 }
 
-pub(super) fn lock(path: &Path) -> Result<File, Error> {
+/// Makes a folder and holds its [`LOCK`], until the file is dropped.
+///
+/// # Errors
+/// When somebody else holds it, or it cannot be written.
+pub fn lock(path: &Path) -> Result<File, Error> {
     let file_path = path.join(LOCK);
     let open = || {
         fs::create_dir_all(path)?;

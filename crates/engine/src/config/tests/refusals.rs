@@ -40,9 +40,13 @@ fn what_goes_by_a_bilinear_score_is_refused_with_others() {
         faults(&raw("encoder = \"conve\"\ndim = 24\nrelation_weight = 0.5")),
         format!("`relation_weight`: {goes_by} {all}, found 0.5 with encoder = \"conve\"")
     );
+    let found = "with score = \"cosine\"";
     assert_eq!(
-        faults(&raw("score = \"cosine\"\ndura = 0.01")),
-        format!("`dura`: {goes_by} {all}, found 0.01 with score = \"cosine\"")
+        faults(&raw("score = \"cosine\"\ndura = 0.01\nrelation_weight = 2")),
+        format!(
+            "`dura`: {goes_by} {all}, found 0.01 {found}\n\
+             `relation_weight`: {goes_by} {all}, found 2 {found}"
+        )
     );
     assert_eq!(
         faults(&raw("init_scale = 0.1")),
